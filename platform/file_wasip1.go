@@ -1,0 +1,5 @@
+package platform
+
+import "syscall"
+
+const openNoFollow = syscall.O_NOFOLLOW

@@ -1,0 +1,176 @@
+package platform
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/gofrs/flock"
+)
+
+// ErrBusy is returned by TryKernelLock when another open file has a
+// conflicting lock.
+var ErrBusy = errors.New("kernel lock is held")
+
+// Mode says whether a kernel lock admits others of its kind.
+type Mode uint8
+
+const (
+	Exclusive Mode = iota
+	Shared
+)
+
+// A KernelLock is a lock that the kernel keeps for one open file: flock(2) on
+// Unix, LockFileEx on Windows. The kernel drops it when the last descriptor of
+// that open file is closed, so when its owner dies, however it dies.
+//
+// Each acquisition opens the file anew, so that two goroutines of one process
+// exclude each other just as two processes do. Descriptors are close-on-exec.
+// A KernelLock that becomes unreachable is dropped by the garbage collector:
+// its owner must keep it.
+type KernelLock struct {
+	file *flock.Flock
+	info fs.FileInfo
+}
+
+// TryKernelLock opens the regular file at path read-write, creating it with
+// mode 0600 if it is absent, and takes its kernel lock without waiting.
+// A symbolic link in the last element of path is not followed.
+//
+// It returns ErrBusy when another open file has a conflicting lock, and an
+// error that matches errors.ErrUnsupported when this system, or the filesystem
+// of path, has no kernel locks. On failure nothing is held, though the file may
+// have been created.
+//
+// Source: flock(2), LockFileEx.
+func TryKernelLock(path string, mode Mode) (*KernelLock, error) {
+	return lockKernel(path, os.O_RDWR|os.O_CREATE, func(f *flock.Flock) error {
+		if mode == Shared {
+			return got(f.TryRLock())
+		}
+		return got(f.TryLock())
+	})
+}
+
+// WaitKernelLock is TryKernelLock, but waits in the kernel's queue for as long
+// as it takes, with a thread of the process parked in the kernel. It cannot be
+// interrupted: the runtime restarts the call after a signal.
+func WaitKernelLock(path string, mode Mode) (*KernelLock, error) {
+	return lockKernel(path, os.O_RDWR|os.O_CREATE, func(f *flock.Flock) error {
+		if mode == Shared {
+			return f.RLock()
+		}
+		return f.Lock()
+	})
+}
+
+// PeekKernelLock tells whether anybody has the kernel lock of the file at path,
+// by taking it for an instant: nil means that nobody had, ErrBusy that somebody
+// does. It creates nothing, and needs only permission to read.
+func PeekKernelLock(path string) error {
+	k, err := lockKernel(path, os.O_RDONLY|openNonBlock, func(f *flock.Flock) error { return got(f.TryLock()) })
+	if err != nil {
+		return err
+	}
+	return k.Unlock()
+}
+
+func got(locked bool, err error) error {
+	if err == nil && !locked {
+		return ErrBusy
+	}
+	return err
+}
+
+func lockKernel(path string, flag int, lock func(*flock.Flock) error) (*KernelLock, error) {
+	if !kernelLocks {
+		return nil, &fs.PathError{Op: "flock", Path: path, Err: errors.ErrUnsupported}
+	}
+	f := flock.New(path, flock.SetFlag(flag|openNoFollow), flock.SetPermissions(0o600))
+	err := lock(f)
+	// The runtime's handlers are installed with SA_RESTART, which flock(2)
+	// honours; a handler installed by C code in the process may not be.
+	for errors.Is(err, syscall.EINTR) {
+		err = lock(f)
+	}
+	if err != nil {
+		return nil, lockError(path, err)
+	}
+	k := &KernelLock{file: f}
+	if k.info, err = f.Stat(); err == nil && !k.info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "flock", Path: path, Err: ErrNotRegular}
+	}
+	if err != nil {
+		return nil, errors.Join(err, k.Unlock())
+	}
+	return k, nil
+}
+
+// lockError tells "unsupported" from "busy" and from real errors.
+func lockError(path string, err error) error {
+	if err == ErrBusy {
+		return err
+	}
+	// ENOLCK is what NFS without a lock daemon answers, but also a kernel that
+	// is short of memory. Only the former may pass for "no kernel locks here".
+	if isNoLocks(err) {
+		if fsys, ferr := FilesystemOf(path); ferr != nil || !fsys.Trusted {
+			err = errors.Join(err, errors.ErrUnsupported)
+		}
+	}
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return err
+	}
+	return &fs.PathError{Op: "flock", Path: path, Err: err}
+}
+
+// At returns the identity of the file at path, and whether that is the locked
+// one. A path that leads to nothing is an error that matches fs.ErrNotExist.
+func (k *KernelLock) At(path string) (FileID, bool, error) {
+	id, err := identifyFile(path)
+	if err != nil {
+		return FileID{}, false, err
+	}
+	// Device and inode suffice: the locked file is open, so its inode number
+	// can't have been used again.
+	return id, sameFile(id, path, k.info), nil
+}
+
+// Unlock drops the lock, then closes the file: closing alone would not do, as
+// a child of this process between fork and exec still has the file open. The
+// file itself is left where it is. After an error, which the kernel gives only
+// for a filesystem that has gone away, the lock may still be held.
+func (k *KernelLock) Unlock() error {
+	err := k.file.Unlock()
+	for errors.Is(err, syscall.EINTR) {
+		err = k.file.Unlock()
+	}
+	if err != nil {
+		return &fs.PathError{Op: "unlock", Path: k.file.Path(), Err: err}
+	}
+	return nil
+}
+
+// KernelLocks is a snapshot of the kernel's own list of locks, where the system
+// publishes one (Linux, /proc/locks). The zero value knows of none.
+type KernelLocks map[lockedFile]struct{}
+
+// lockedFile is a file as /proc/locks names it: device numbers, inode.
+type lockedFile struct {
+	major, minor uint32
+	ino          uint64
+}
+
+// ListKernelLocks reads the kernel's list of flock(2) locks that are held. It
+// disturbs nobody. An error means that there is no list.
+func ListKernelLocks() (KernelLocks, error) { return listKernelLocks() }
+
+// Held reports that the file is locked by flock(2). False says little: the list
+// leaves out locks whose owner is not visible in the reader's pid namespace, and
+// on some filesystems (btrfs, overlay) it names files in another way than stat.
+func (l KernelLocks) Held(id FileID) bool {
+	_, held := l[id.locked()]
+	return held
+}

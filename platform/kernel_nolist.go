@@ -1,0 +1,9 @@
+//go:build !linux
+
+package platform
+
+import "errors"
+
+func listKernelLocks() (KernelLocks, error) { return nil, errors.ErrUnsupported }
+
+func (id FileID) locked() lockedFile { return lockedFile{} }

@@ -1,0 +1,79 @@
+package platform
+
+import (
+	"context"
+	"math"
+	"os"
+	"time"
+)
+
+// A Process names one process so that another one which got its pid later is not
+// taken for it. All fields but PID are 0 where the system doesn't tell.
+type Process struct {
+	PID int
+	// Start is when the process started, in the unit of the system: clock ticks
+	// since boot (Linux), microseconds since boot (FreeBSD, OpenBSD) or since
+	// 1970 (darwin, NetBSD, DragonFly), 100 ns since 1601 (Windows). On Linux it
+	// means the same only within one time namespace.
+	Start uint64
+	// PIDFD is the inode of the process's pidfd, which no other process has
+	// had since boot. Linux 6.9.
+	PIDFD uint64
+	// PIDNamespace and TimeNamespace are inodes of Linux namespaces. A pid
+	// means nothing outside its namespace.
+	PIDNamespace, TimeNamespace uint64
+}
+
+// Self returns the identity of this process. It is found once.
+func Self() Process { return self() }
+
+var self = onceComplete(func() (Process, bool) {
+	p := Process{PID: os.Getpid()}
+	err := identifySelf(&p)
+	return p, err == nil
+})
+
+// Liveness is what can be told of a process.
+type Liveness uint8
+
+const (
+	// Uncertain: it can't be told whether there is such a process.
+	Uncertain Liveness = iota
+	// Exists: a process has this pid; whether it is the one meant can't be told.
+	Exists
+	// Alive: the process exists, and it is the one meant.
+	Alive
+	// Gone: no process has this pid, or the one that had it has exited.
+	Gone
+	// Replaced: another process has this pid now.
+	Replaced
+)
+
+// Probe tells whether a process is alive, and is the one meant. The caller
+// vouches that p.PID is a pid of this boot and of this pid namespace. Nothing is
+// sent to the process.
+//
+// A zombie whose threads have all exited is Gone; one of which threads still run
+// (and so may hold locks) is not. A process that may not be signalled is alive.
+func Probe(p Process) Liveness {
+	// 0 and negative pids name groups to the system, and of larger ones it may
+	// look at the lower 32 bits only.
+	if p.PID <= 0 || p.PID > math.MaxInt32 {
+		return Uncertain
+	}
+	return probe(p)
+}
+
+// AwaitExit probes until the process is gone, ctx is done, or the limit has
+// passed, and returns the last answer. A process that was killed lets go of its
+// files a little before it is gone.
+func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
+	deadline := time.Now().Add(limit)
+	for {
+		l := Probe(p)
+		if l != Alive || ctx.Err() != nil || !time.Now().Before(deadline) {
+			return l
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

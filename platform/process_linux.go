@@ -1,0 +1,150 @@
+package platform
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// identifySelf returns an error when something could not be read that may be
+// readable another time. What this kernel or sandbox doesn't have stays 0.
+func identifySelf(p *Process) error {
+	p.PIDNamespace = namespace("pid")
+	p.TimeNamespace = namespace("time")
+	start, err := startTime("self")
+	p.Start = start
+	fd, perr := unix.PidfdOpen(p.PID, 0)
+	if perr == nil {
+		p.PIDFD = pidfdInode(fd)
+		unix.Close(fd)
+	}
+	if perr == unix.EMFILE || perr == unix.ENFILE || perr == unix.ENOMEM {
+		return perr
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// namespace returns the inode of a namespace of this process; 0 without /proc or
+// without that kind of namespace (time: Linux 5.6).
+func namespace(kind string) uint64 {
+	info, err := os.Stat("/proc/self/ns/" + kind)
+	if err != nil {
+		return 0
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+// probe climbs down by what the kernel has:
+//
+//	6.9  a pidfd has an inode of its own: identity and life in one
+//	5.3  pidfd_open: the proof of exit; identity by start time
+//	     kill(pid, 0), and start time
+//
+// A sandbox may refuse any of them. What is refused proves nothing.
+func probe(p Process) Liveness {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	switch err {
+	case nil:
+		defer unix.Close(fd)
+	case unix.ESRCH:
+		return Gone
+	case unix.EINVAL, unix.ENOENT:
+		// The number is a thread's now (EINVAL; ENOENT since 6.16 or so), so
+		// no process has it.
+		return Gone
+	default:
+		return probeByNumber(p)
+	}
+	if exited(fd) {
+		return Gone
+	}
+	if p.PIDFD != 0 {
+		if ino := pidfdInode(fd); ino != 0 {
+			return sameness(ino == p.PIDFD)
+		}
+	}
+	l := compareStart(p)
+	// Only if the process is still there was the start time that we read its own.
+	if exited(fd) {
+		return Gone
+	}
+	return l
+}
+
+func probeByNumber(p Process) Liveness {
+	switch err := unix.Kill(p.PID, 0); err {
+	case nil, unix.EPERM:
+		return compareStart(p)
+	case unix.ESRCH:
+		return Gone
+	}
+	return Uncertain
+}
+
+// compareStart tells the process meant from a later one with its pid. It does
+// not look at the state that /proc gives: a process whose first thread has gone
+// shows Z there while its other threads still run.
+func compareStart(p Process) Liveness {
+	if p.Start == 0 || p.TimeNamespace != Self().TimeNamespace {
+		return Exists
+	}
+	start, err := startTime(strconv.Itoa(p.PID))
+	if err != nil {
+		return Exists
+	}
+	return sameness(start == p.Start)
+}
+
+func sameness(same bool) Liveness {
+	if same {
+		return Alive
+	}
+	return Replaced
+}
+
+// exited polls a pidfd: readable once every thread of the process has exited,
+// whether or not its parent has reaped it. Source: pidfd_open(2).
+func exited(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, 0)
+		if err != unix.EINTR {
+			return err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
+		}
+	}
+}
+
+// pidfdInode returns 0 before Linux 6.9, where all pidfds share one inode.
+func pidfdInode(fd int) uint64 {
+	var fsys unix.Statfs_t
+	if unix.Fstatfs(fd, &fsys) != nil || fsys.Type != unix.PID_FS_MAGIC {
+		return 0
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+// startTime is field 22 of /proc/<pid>/stat. The name in field 2 is in brackets
+// and may hold anything, brackets and spaces included. Source: proc_pid_stat(5).
+func startTime(pid string) (uint64, error) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseUint(string(fields[19]), 10, 64)
+}
