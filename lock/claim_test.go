@@ -1,0 +1,633 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Helpers of these tests, used by the other files too.
+
+// patience bounds what must not hang; nothing is expected to take this long.
+const patience = time.Minute
+
+// promptly runs f and fails the test if it does not come back.
+func promptly(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("%s hangs", what)
+	}
+}
+
+// eventually polls until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+func asLocked(t *testing.T, err error) *lock.ErrLocked {
+	t.Helper()
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) {
+		t.Fatalf("error is %T (%v), want *ErrLocked", err, err)
+	}
+	return locked
+}
+
+func tryHold(t *testing.T, f lock.File) *lock.Held {
+	t.Helper()
+	held, err := f.TryAcquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func letGo(t *testing.T, held *lock.Held) {
+	t.Helper()
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func putFile(t *testing.T, path string, data []byte, modified time.Time) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !modified.IsZero() {
+		if err := os.Chtimes(path, modified, modified); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func putClaim(t *testing.T, path string, claim lock.LockInfo) []byte {
+	t.Helper()
+	data, err := json.Marshal(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, path, data, time.Time{})
+	return data
+}
+
+func getFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func getClaim(t *testing.T, path string) lock.LockInfo {
+	t.Helper()
+	var claim lock.LockInfo
+	if err := json.Unmarshal(getFile(t, path), &claim); err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+func isAbsent(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%s is there (%v)", path, err)
+	}
+}
+
+// ownClaim is a whole claim of this process.
+func ownClaim(t *testing.T) lock.LockInfo {
+	t.Helper()
+	held := tryHold(t, lock.File{Path: filepath.Join(t.TempDir(), "lock")})
+	defer letGo(t, held)
+	return held.Info()
+}
+
+// formerClaim is a claim that is proven dead by the process alone: this process's
+// pid, in an earlier life.
+func formerClaim(t *testing.T) lock.LockInfo {
+	t.Helper()
+	claim := ownClaim(t)
+	if claim.Start == 0 {
+		t.Skip("needs a system that tells when a process started")
+	}
+	claim.Start++
+	claim.PIDFD++
+	claim.Flock = ""
+	claim.Nonce = "DEAD"
+	return claim
+}
+
+// fileState is all of a file that a test compares.
+type fileState struct {
+	mode     fs.FileMode
+	size     int64
+	modified time.Time
+	info     fs.FileInfo
+	content  string // of a small regular file, or a link's target
+}
+
+// treeState describes everything below dir except the named files in it.
+func treeState(t *testing.T, dir string, except ...string) map[string]fileState {
+	t.Helper()
+	tree := map[string]fileState{}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		for _, e := range except {
+			if name == e {
+				return nil
+			}
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		s := fileState{mode: info.Mode(), info: info}
+		if !info.IsDir() || path != dir {
+			s.size, s.modified = info.Size(), info.ModTime()
+		}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			s.content, err = os.Readlink(path)
+		case info.Mode().IsRegular() && info.Size() < 1<<20:
+			var data []byte
+			data, err = os.ReadFile(path)
+			s.content = string(data)
+		}
+		tree[name] = s
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// sameTree fails unless two states of one tree are equal, down to the files'
+// identity and times.
+func sameTree(t *testing.T, before, after map[string]fileState) {
+	t.Helper()
+	for name, b := range before {
+		a, ok := after[name]
+		switch {
+		case !ok:
+			t.Errorf("%s was removed", name)
+		case a.mode != b.mode || a.size != b.size || a.content != b.content || !a.modified.Equal(b.modified):
+			t.Errorf("%s was changed: from %v %d %s to %v %d %s", name, b.mode, b.size, b.modified, a.mode, a.size, a.modified)
+		case !os.SameFile(a.info, b.info):
+			t.Errorf("%s was replaced", name)
+		}
+	}
+	for name := range after {
+		if _, ok := before[name]; !ok {
+			t.Errorf("%s was left behind", name)
+		}
+	}
+}
+
+// notClaims are contents that must not be taken for a claim.
+var notClaims = map[string]string{
+	"empty":               "",
+	"garbage":             "\x7fELF\x02\x01\x01 not json",
+	"NUL bytes":           strings.Repeat("\x00", 512),
+	"null":                "null",
+	"empty object":        "{}",
+	"array":               `[{"pid":1,"created_at":"2026-01-02T03:04:05Z"}]`,
+	"number":              "4242",
+	"string":              `"4242"`,
+	"bare pid":            "4242\n",
+	"half a claim":        `{"pid":4242,"created_at":"2026-01-`,
+	"trailing junk":       `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"} x`,
+	"two claims":          `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}`,
+	"trailing NUL":        `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}` + "\x00",
+	"byte order mark":     "\xef\xbb\xbf" + `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}`,
+	"UTF-16":              "{\x00\"\x00p\x00i\x00d\x00\"\x00:\x004\x00}\x00",
+	"deep":                `{"pid":4242,"created_at":"2026-01-02T03:04:05Z","x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}",
+	"deep, never closed":  strings.Repeat(`{"a":`, 10_000),
+	"no pid":              `{"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid null":            `{"pid":null,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 0":               `{"pid":0,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid -1":              `{"pid":-1,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 1.5":             `{"pid":1.5,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 1e3":             `{"pid":1e3,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 99999999999":     `{"pid":99999999999,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid beyond 64 bits":  `{"pid":99999999999999999999999999,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid of 10,000 nines": `{"pid":` + strings.Repeat("9", 10_000) + `,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid a string":        `{"pid":"12","created_at":"2026-01-02T03:04:05Z"}`,
+	"pid NaN":             `{"pid":NaN,"created_at":"2026-01-02T03:04:05Z"}`,
+	"no created_at":       `{"pid":4242}`,
+	"created_at null":     `{"pid":4242,"created_at":null}`,
+	"created_at empty":    `{"pid":4242,"created_at":""}`,
+	"created_at garbage":  `{"pid":4242,"created_at":"yesterday"}`,
+	"created_at number":   `{"pid":4242,"created_at":1767323045}`,
+	"created_at zero":     `{"pid":4242,"created_at":"0001-01-01T00:00:00Z"}`,
+	"created_at 10000":    `{"pid":4242,"created_at":"10000-01-01T00:00:00Z"}`,
+	"created_at 30 Feb":   `{"pid":4242,"created_at":"2026-02-30T00:00:00Z"}`,
+	"start negative":      `{"pid":4242,"created_at":"2026-01-02T03:04:05Z","start":-1}`,
+}
+
+var goldenTime = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+
+func goldenClaim() lock.LockInfo {
+	return lock.LockInfo{
+		PID: 4242, CreatedAt: goldenTime, Cmd: "push",
+		Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Hostname: "builder", BootID: "6f0c1d1e-5b0a-4e0e-9a54-1f6f3c2f7a10",
+		PIDNamespace: 4026531836, TimeNamespace: 4026531834, Start: 1234567, PIDFD: 8901,
+		Flock: "64768:131090:1767323045678901234",
+	}
+}
+
+func golden(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func sameClaim(a, b lock.LockInfo) bool {
+	if !a.CreatedAt.Equal(b.CreatedAt) || !a.RenewedAt.Equal(b.RenewedAt) {
+		return false
+	}
+	a.CreatedAt, a.RenewedAt = b.CreatedAt, b.RenewedAt
+	return a == b
+}
+
+// TestClaim_Golden pins the format: other programs, and older versions of this
+// one, read and write these very bytes.
+func TestClaim_Golden(t *testing.T) {
+	fallback := goldenClaim()
+	fallback.Cmd, fallback.Flock, fallback.RenewedAt = "", "", goldenTime.Truncate(time.Second)
+	seed := lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push"}
+	for _, test := range []struct {
+		file   string
+		want   lock.LockInfo
+		ending string // what we write after the object; none: we don't write this file
+		ours   bool
+	}{
+		{"claim_holdfast.json", goldenClaim(), "\n", true},
+		{"claim_holdfast_fallback.json", fallback, "\n", true},
+		{"claim_agency.json", seed, "", true},
+		{"claim_other_program.json", seed, "", false},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			data := golden(t, test.file)
+			got, err := lock.DecodeClaim(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sameClaim(*got, test.want) {
+				t.Errorf("decoded\n%+v, want\n%+v", *got, test.want)
+			}
+			if !test.ours {
+				return
+			}
+			encoded, err := lock.EncodeClaim(&test.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.TrimSuffix(string(data), test.ending) + "\n"; string(encoded) != want {
+				t.Errorf("encoded\n%s, want\n%s", encoded, want)
+			}
+		})
+	}
+}
+
+func TestClaim_JSONKeys(t *testing.T) {
+	zero, err := json.Marshal(lock.LockInfo{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"pid":0,"created_at":"0001-01-01T00:00:00Z"}`; string(zero) != want {
+		t.Errorf("zero value is %s, want %s", zero, want)
+	}
+	full := goldenClaim()
+	full.Mode, full.RenewedAt = "shared", goldenTime
+	data, err := json.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"pid", "created_at", "cmd", "nonce", "hostname", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
+		"flock", "mode", "renewed_at"}
+	for _, key := range want {
+		if _, ok := got[key]; !ok {
+			t.Errorf("no key %q in %s", key, data)
+		}
+	}
+	if n := reflect.TypeFor[lock.LockInfo]().NumField(); len(got) != len(want) || n != len(want) {
+		t.Errorf("%d keys, %d fields, want %d of each: add the new ones to this test", len(got), n, len(want))
+	}
+}
+
+func TestClaim_NotAClaim(t *testing.T) {
+	for name, content := range notClaims {
+		if claim, err := lock.DecodeClaim([]byte(content)); err == nil {
+			t.Errorf("%s was read as %+v", name, claim)
+		}
+	}
+}
+
+func FuzzDecodeClaim(f *testing.F) {
+	for _, content := range notClaims {
+		f.Add([]byte(content))
+	}
+	for _, name := range []string{"claim_holdfast.json", "claim_holdfast_fallback.json", "claim_agency.json", "claim_other_program.json"} {
+		f.Add(golden(f, name))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		claim, err := lock.DecodeClaim(data)
+		if err != nil {
+			if claim != nil {
+				t.Fatalf("a claim with an error: %+v, %v", claim, err)
+			}
+			return
+		}
+		if claim.PID <= 0 || claim.PID > math.MaxInt32 || claim.CreatedAt.IsZero() {
+			t.Fatalf("accepted %+v", claim)
+		}
+		again, err := lock.EncodeClaim(claim)
+		if err != nil {
+			return // longer than it was, or a zone that can't be written
+		}
+		second, err := lock.DecodeClaim(again)
+		if err != nil {
+			t.Fatalf("can't read back %s: %v", again, err)
+		}
+		if !sameClaim(*claim, *second) {
+			t.Fatalf("round trip of\n%+v gave\n%+v", claim, second)
+		}
+	})
+}
+
+func TestClaim_OnDiskAfterAcquire(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	before := time.Now()
+	held := tryHold(t, lock.File{Path: path, Cmd: `push "quoted" <b>`})
+	defer held.Release()
+	after := time.Now()
+
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("lock file has mode %v, want 0600", info.Mode())
+	}
+	if sibling, err := os.Lstat(path + ".flock"); err != nil {
+		t.Error(err)
+	} else if runtime.GOOS != "windows" && sibling.Mode() != 0o600 {
+		t.Errorf("sibling has mode %v, want 0600", sibling.Mode())
+	}
+	if platform.IsIncomplete(info) {
+		t.Error("lock file is marked incomplete")
+	}
+	data := getFile(t, path)
+	claim, err := lock.DecodeClaim(data)
+	if err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	if !sameClaim(*claim, held.Info()) {
+		t.Errorf("on disk\n%+v, Info says\n%+v", *claim, held.Info())
+	}
+	if encoded, _ := lock.EncodeClaim(claim); !bytes.Equal(encoded, data) {
+		t.Errorf("on disk %q, want %q", data, encoded)
+	}
+	if claim.PID != os.Getpid() || claim.Cmd != `push "quoted" <b>` || len(claim.Nonce) < 20 {
+		t.Errorf("claim is %+v", claim)
+	}
+	if claim.CreatedAt.Before(before.Round(0)) || claim.CreatedAt.After(after.Round(0)) {
+		t.Errorf("created_at is %s, not from %s to %s", claim.CreatedAt, before, after)
+	}
+	if sibling, err := platform.IdentifyFile(path + ".flock"); err != nil || claim.Flock != sibling.String() {
+		t.Errorf("flock is %q, want %q (%v)", claim.Flock, sibling, err)
+	}
+	isAbsent(t, path+".reclaim")
+}
+
+func TestClaim_NonceIsUnique(t *testing.T) {
+	file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+	seen := map[string]bool{}
+	for range 50 {
+		held := tryHold(t, file)
+		seen[held.Info().Nonce] = true
+		letGo(t, held)
+	}
+	if len(seen) != 50 {
+		t.Errorf("50 holders had %d nonces", len(seen))
+	}
+}
+
+// TestClaim_CmdTooLong: a claim that readers would take for something else is
+// refused before anything is written.
+func TestClaim_CmdTooLong(t *testing.T) {
+	dir := t.TempDir()
+	file := lock.File{Path: filepath.Join(dir, "lock"), Cmd: strings.Repeat("x", lock.MaxCmd+1)}
+	if _, err := file.TryAcquire(context.Background()); !errors.Is(err, lock.ErrInvalidName) {
+		t.Fatalf("error is %v, want ErrInvalidName", err)
+	}
+	for name := range treeState(t, dir, ".") {
+		t.Errorf("%s was written", name)
+	}
+	file.Cmd = strings.Repeat("\x01", lock.MaxCmd) // six bytes each in JSON
+	held := tryHold(t, file)
+	defer letGo(t, held)
+	if got := getClaim(t, file.Path); got.Cmd != file.Cmd {
+		t.Errorf("cmd of %d bytes was kept as %d", len(file.Cmd), len(got.Cmd))
+	}
+	if l := asLocked(t, second(file.TryAcquire(context.Background()))); l.Info == nil {
+		t.Error("a claim of the greatest size can't be read")
+	}
+}
+
+// second is the second of two results.
+func second[A, B any](_ A, b B) B { return b }
+
+// The fence.
+
+func fenceOf(t *testing.T, file lock.File) int64 {
+	t.Helper()
+	held := tryHold(t, file)
+	defer letGo(t, held)
+	first, err := held.Fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := held.Fence(); err != nil || again != first {
+		t.Errorf("one holder got %d and %d (%v)", first, again, err)
+	}
+	return first
+}
+
+func TestFence_GrowsWithEachHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	clock := time.Now()
+	last := int64(0)
+	for i, file := range []lock.File{
+		{Path: path},
+		{Path: path},
+		lock.File{Path: path}.WithClock(func() time.Time { return clock.Add(-24 * time.Hour) }),
+		lock.File{Path: path}.WithClock(func() time.Time { return time.Unix(0, 0) }),
+		lock.File{Path: path}.WithClock(func() time.Time { return clock.Add(24 * time.Hour) }),
+		{Path: path},
+		lock.File{Path: path}.WithoutKernelLock(),
+	} {
+		fence := fenceOf(t, file)
+		if fence <= last {
+			t.Errorf("holder %d got %d after %d", i, fence, last)
+		}
+		if i == 0 && fence < clock.UnixNano() {
+			t.Errorf("first fence %d is below the clock, %d", fence, clock.UnixNano())
+		}
+		if i == 3 && fence != last+1 {
+			t.Errorf("clock set back: %d after %d, want the next number", fence, last)
+		}
+		last = fence
+	}
+}
+
+func TestFence_LayoutInSibling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	putFile(t, path+".flock", []byte("XY"), time.Time{})
+	before, err := os.Lstat(path + ".flock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := fenceOf(t, lock.File{Path: path})
+	if got, want := string(getFile(t, path+".flock")), fmt.Sprintf("XY%020d\n", fence); got != want {
+		t.Errorf("sibling has %q, want %q", got, want)
+	}
+	after, err := os.Lstat(path + ".flock")
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("the sibling was replaced (%v)", err)
+	}
+
+	// A known number is read, and raised.
+	const known = int64(4e18)
+	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", known), time.Time{})
+	if got := fenceOf(t, lock.File{Path: path}); got != known+1 {
+		t.Errorf("after %d came %d", known, got)
+	}
+}
+
+func TestFence_NotAskedForIsNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	letGo(t, tryHold(t, lock.File{Path: path}))
+	if data := getFile(t, path+".flock"); len(data) != 0 {
+		t.Errorf("sibling has %q", data)
+	}
+}
+
+func TestFence_SurvivesGarbage(t *testing.T) {
+	for name, content := range map[string]string{
+		"text":       "XYnot a number, not at all, not even nearly one\n",
+		"short":      "XY123",
+		"no newline": "XY00000000000000000123xxx",
+		"too big":    "XY99999999999999999999\n",
+		"negative":   "XY-0000000000000000123\n",
+		"signed":     "XY+0000000000000000123\n",
+		"NUL":        strings.Repeat("\x00", 100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "lock")
+			putFile(t, path+".flock", []byte(content), time.Time{})
+			before := time.Now().UnixNano()
+			fence := fenceOf(t, lock.File{Path: path})
+			if fence < before {
+				t.Errorf("fence is %d, below the clock, %d", fence, before)
+			}
+			if next := fenceOf(t, lock.File{Path: path}); next <= fence {
+				t.Errorf("after %d came %d", fence, next)
+			}
+			after := getFile(t, path+".flock")
+			if string(after[:2]) != content[:2] {
+				t.Errorf("bytes 0 and 1 are now %q", after[:2])
+			}
+			if len(content) > 23 && string(after[23:]) != content[23:] {
+				t.Errorf("bytes beyond the fence are now %q", after[23:])
+			}
+		})
+	}
+}
+
+// TestFence_NeverRewinds: there is no number after the greatest one.
+func TestFence_NeverRewinds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", int64(math.MaxInt64)), time.Time{})
+	held := tryHold(t, lock.File{Path: path})
+	defer letGo(t, held)
+	if fence, err := held.Fence(); err == nil {
+		t.Errorf("after %d came %d, want an error", int64(math.MaxInt64), fence)
+	}
+}
+
+func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := fenceOf(t, lock.File{Path: path})
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	next := fenceOf(t, lock.File{Path: path})
+	if next <= first {
+		t.Errorf("after %d came %d", first, next)
+	}
+	// While it is held, too.
+	held := tryHold(t, lock.File{Path: path})
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	fence, err := held.Fence()
+	if err != nil || fence <= next {
+		t.Errorf("after %d came %d (%v)", next, fence, err)
+	}
+	letGo(t, held)
+}
+
+func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held := tryHold(t, lock.File{Path: path})
+	letGo(t, held)
+	if fence, err := held.Fence(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("fence after Release is %d, %v; want ErrLost", fence, err)
+	}
+}

@@ -1,0 +1,225 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// TestCrash kills a real process at each step of the protocol. While it is
+// parked there nobody else gets in; once it is dead the next one does, without a
+// hand's help, without waiting for any age, and leaves no litter.
+func TestCrash(t *testing.T) {
+	type crash struct {
+		name, step string
+		reclaiming bool
+	}
+	var crashes []crash
+	for _, s := range lock.AcquireSteps {
+		crashes = append(crashes, crash{"acquire", s, false})
+	}
+	for _, s := range lock.ReclaimSteps {
+		crashes = append(crashes, crash{"reclaim", s, true})
+	}
+	for _, s := range lock.ReleaseSteps {
+		crashes = append(crashes, crash{"release", s, false})
+	}
+	for _, c := range crashes {
+		t.Run(c.name+"/"+c.step, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".lock")
+			if c.reclaiming {
+				leaveDeadClaim(t, path)
+			}
+			parked := start(t, "parker", path)
+			parked.do(c.step, "parked")
+			if i := slices.Index(lock.ReleaseSteps, c.step); i != len(lock.ReleaseSteps)-1 {
+				wantLocked(t, path)
+			}
+			parked.cmd.Process.Kill()
+			takeOver(t, path)
+			if got, want := names(t, dir), ".lock.flock"; got != want {
+				t.Errorf("left behind: %s; want only %s", got, want)
+			}
+		})
+	}
+}
+
+// TestCrashTwice kills one reclaimer on the debris of another.
+func TestCrashTwice(t *testing.T) {
+	for _, first := range lock.ReclaimSteps {
+		for _, second := range lock.ReclaimSteps {
+			path := filepath.Join(t.TempDir(), ".lock")
+			leaveDeadClaim(t, path)
+			for _, step := range []string{first, second} {
+				parked := start(t, "parker", path)
+				parked.do(step, "parked")
+				parked.cmd.Process.Kill()
+				parked.cmd.Wait()
+			}
+			takeOver(t, path)
+			if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
+				t.Errorf("%s, then %s: left behind: %s; want only %s", first, second, got, want)
+			}
+		}
+	}
+}
+
+// leaveDeadClaim has a process die while it holds the lock.
+func leaveDeadClaim(t *testing.T, path string) {
+	t.Helper()
+	dead := start(t, "parker", path)
+	dead.do(lock.AcquireSteps[len(lock.AcquireSteps)-1], "parked")
+	dead.cmd.Process.Kill()
+	dead.cmd.Wait()
+}
+
+// takeOver acquires the lock of a process that was just killed, though it may
+// not yet be gone, and releases it.
+func takeOver(t *testing.T, path string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	// Age must not be what lets us in.
+	held, err := lock.File{Path: path, StaleAfter: -1}.Acquire(ctx)
+	if err != nil {
+		t.Fatalf("the next one: %v", err)
+	}
+	if got := held.Info().PID; got != os.Getpid() {
+		t.Errorf("claim is of pid %d, want ours, %d", got, os.Getpid())
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// wantLocked tries for the lock, as one who would take age for a proof.
+func wantLocked(t *testing.T, path string) *lock.ErrLocked {
+	t.Helper()
+	held, err := lock.File{Path: path, StaleAfter: time.Nanosecond}.TryAcquire(t.Context())
+	if err == nil {
+		t.Fatal("a second holder got in: ", held.Release())
+	}
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) {
+		t.Fatalf("got %v, want *ErrLocked", err)
+	}
+	return locked
+}
+
+// TestRobbed takes away one of the two files while another process holds the
+// lock: nobody else gets in, and the holder learns of it when it releases, and
+// removes nothing that isn't its own.
+func TestRobbed(t *testing.T) {
+	foreign := `{"pid":1,"created_at":"` + time.Now().UTC().Format(time.RFC3339) + `","cmd":"other program"}`
+	tests := []struct {
+		name     string
+		rob      func(path string) error
+		released string // what the holder hears
+		left     string
+	}{
+		{"sibling removed", func(p string) error { return os.Remove(p + ".flock") },
+			"released", ".lock.flock"},
+		{"sibling renamed away", func(p string) error { return os.Rename(p+".flock", p+".gone") },
+			"released", ".lock.flock .lock.gone"},
+		{"sibling renamed over", func(p string) error {
+			if err := os.WriteFile(p+".new", nil, 0o600); err != nil {
+				return err
+			}
+			return os.Rename(p+".new", p+".flock")
+		}, "released", ".lock.flock"},
+		{"lock file removed", os.Remove,
+			"error: lock: release PATH: " + lock.ErrLost.Error(), ".lock.flock"},
+		{"lock file renamed away", func(p string) error { return os.Rename(p, p+".gone") },
+			"error: lock: release PATH: " + lock.ErrLost.Error(), ".lock.flock .lock.gone"},
+		{"lock file replaced by another program", func(p string) error {
+			return errors.Join(os.Remove(p), os.WriteFile(p, []byte(foreign), 0o600))
+		}, "error: lock: release PATH: " + lock.ErrLost.Error(), ".lock .lock.flock"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".lock")
+			robbed := start(t, "holder", path)
+			robbed.do("try", "held")
+			if err := test.rob(path); err != nil {
+				t.Fatal(err)
+			}
+			wantLocked(t, path)
+			released := test.released
+			if i := len("error: lock: release "); len(released) > i {
+				released = released[:i] + path + released[i+len("PATH"):]
+			}
+			robbed.do("release", released)
+			if got := names(t, dir); got != test.left {
+				t.Errorf("left: %s; want %s", got, test.left)
+			}
+		})
+	}
+}
+
+// TestDeadWhoseSiblingIsGone: a dead holder's lock is had even without the
+// sibling that it was made under.
+func TestDeadWhoseSiblingIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	leaveDeadClaim(t, path)
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	takeOver(t, path)
+}
+
+// TestSiblingReplacedInPassage: the sibling is replaced between its opening and
+// the check of step 2. The lock that we end up with must be on the new one.
+func TestSiblingReplacedInPassage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	replaced := false
+	held, err := lock.File{Path: path}.Park(func(step string) {
+		if step == lock.AcquireSteps[0] && !replaced {
+			replaced = true
+			if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")); err != nil {
+				t.Error(err)
+			}
+		}
+	}).TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := platform.PeekKernelLock(path + ".flock"); err != platform.ErrBusy {
+		t.Errorf("kernel lock on the sibling at the path: %v; want it to be ours", err)
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeadClaimChangesBeforeReclaim: between the judgement and the marker, the
+// dead claim gives way to that of a program that takes no kernel lock.
+func TestDeadClaimChangesBeforeReclaim(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	putDeadClaim(t, path)
+	winner := `{"pid":1,"created_at":"` + time.Now().UTC().Format(time.RFC3339) + `","cmd":"other program"}`
+	held, err := lock.File{Path: path}.Park(func(step string) {
+		if step == lock.ReclaimSteps[2] {
+			if err := os.WriteFile(path, []byte(winner), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}).TryAcquire(t.Context())
+	if err == nil {
+		t.Fatal("two holders: ", held.Release())
+	}
+	if got, _ := os.ReadFile(path); string(got) != winner {
+		t.Errorf("the winner's claim is now %q", got)
+	}
+	if got, want := names(t, filepath.Dir(path)), ".lock .lock.flock"; got != want {
+		t.Errorf("left: %s; want %s", got, want)
+	}
+}

@@ -1,0 +1,635 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+func fallbackFile(t *testing.T) lock.File {
+	t.Helper()
+	return lock.File{Path: filepath.Join(t.TempDir(), "lock")}.WithoutKernelLock()
+}
+
+// withKernelLock is the same lock as seen by those who have kernel locks.
+func withKernelLock(f lock.File) lock.File { return lock.File{Path: f.Path} }
+
+func notHad(t *testing.T, f lock.File) *lock.ErrLocked {
+	t.Helper()
+	held, err := f.TryAcquire(context.Background())
+	if err == nil {
+		held.Release()
+		t.Fatal("there are two holders")
+	}
+	return asLocked(t, err)
+}
+
+func TestFallback_LockFileAloneExcludes(t *testing.T) {
+	file := fallbackFile(t)
+	held := tryHold(t, file)
+	if claim := getClaim(t, file.Path); claim.Flock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
+		t.Errorf("claim is %+v", claim)
+	}
+	if l := notHad(t, file); l.Verdict != lock.Alive || l.Evidence != lock.SameProcess || l.Info == nil || l.Path != file.Path {
+		t.Errorf("%+v", l)
+	}
+	if got := names(t, filepath.Dir(file.Path)); got != "lock" {
+		t.Errorf("files are %q, want the lock file alone", got)
+	}
+	letGo(t, held)
+	if got := names(t, filepath.Dir(file.Path)); got != "" {
+		t.Errorf("Release left %q", got)
+	}
+	if err := held.Release(); err != nil {
+		t.Errorf("second Release: %v", err)
+	}
+}
+
+func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
+	file := fallbackFile(t)
+	held := tryHold(t, file)
+	if l := notHad(t, withKernelLock(file)); l.Evidence != lock.SameProcess {
+		t.Errorf("%q", l.Evidence)
+	}
+	letGo(t, held)
+
+	held = tryHold(t, withKernelLock(file))
+	if l := notHad(t, file); l.Evidence != lock.SameProcess {
+		t.Errorf("%q", l.Evidence)
+	}
+	letGo(t, held)
+	letGo(t, tryHold(t, file))
+}
+
+// TestFallback_OneAtATime has two oracles: a counter, and a file that only one
+// can create.
+func TestFallback_OneAtATime(t *testing.T) {
+	file := fallbackFile(t)
+	occupied := filepath.Join(t.TempDir(), "occupied")
+	var inside atomic.Int32
+	var all sync.WaitGroup
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i := range 6 {
+		mine := file
+		if i%3 == 0 {
+			mine = withKernelLock(file)
+		}
+		all.Go(func() {
+			for range 20 {
+				held, err := mine.Acquire(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d holders", n)
+				}
+				if f, err := os.OpenFile(occupied, os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+					t.Error(err)
+				} else {
+					f.Close()
+					os.Remove(occupied)
+				}
+				inside.Add(-1)
+				if err := held.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestFallback_HolderRenews(t *testing.T) {
+	file := fallbackFile(t)
+	file.StaleAfter = 30 * time.Millisecond
+	held := tryHold(t, file)
+	first := held.Info()
+	before, err := os.Lstat(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
+	eventually(t, "Info shows the renewal", func() bool { return held.Info().RenewedAt.After(first.RenewedAt) })
+	after, err := os.Lstat(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !after.ModTime().After(before.ModTime()) {
+		t.Errorf("modification time went from %s to %s", before.ModTime(), after.ModTime())
+	}
+	if !os.SameFile(before, after) || after.Size() != before.Size() || after.Mode() != before.Mode() {
+		t.Errorf("the renewal changed more than the time: %v %d to %v %d", before.Mode(), before.Size(), after.Mode(), after.Size())
+	}
+	claim := getClaim(t, file.Path)
+	claim.RenewedAt = first.RenewedAt
+	if !sameClaim(claim, first) {
+		t.Errorf("the renewal changed the claim from\n%+v to\n%+v", first, claim)
+	}
+	select {
+	case <-held.Lost():
+		t.Error("lost")
+	default:
+	}
+	letGo(t, held)
+	isAbsent(t, file.Path)
+}
+
+// TestFallback_NothingIsRenewedUnderKernelLock: where the kernel proves that the
+// holder lives there is nothing to keep up.
+func TestFallback_NothingIsRenewedUnderKernelLock(t *testing.T) {
+	file := withKernelLock(fallbackFile(t))
+	file.StaleAfter = time.Nanosecond
+	held := tryHold(t, file)
+	defer letGo(t, held)
+	if claim := getClaim(t, file.Path); !claim.RenewedAt.IsZero() || claim.Flock == "" {
+		t.Errorf("claim is %+v", claim)
+	}
+}
+
+// TestFallback_LostClaim: the holder learns that its claim was taken, and leaves
+// alone what is there now.
+func TestFallback_LostClaim(t *testing.T) {
+	const successor = `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`
+	put := func(t *testing.T, path string) { putFile(t, path, []byte(successor), time.Time{}) }
+	for name, rob := range map[string]func(t *testing.T, path string){
+		"removed": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"removed, and made anew": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			put(t, path)
+		},
+		"replaced by renaming": func(t *testing.T, path string) {
+			put(t, path+".new")
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"overwritten in place": put,
+		"replaced by a directory": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for _, finds := range []string{"while it holds", "at Release"} {
+			t.Run(name+", found "+finds, func(t *testing.T) {
+				file := fallbackFile(t)
+				file.StaleAfter = time.Hour // looks once in ten seconds
+				if finds == "while it holds" {
+					file.StaleAfter = 30 * time.Millisecond
+				}
+				held := tryHold(t, file)
+				parent, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				ctx := held.Context(parent)
+				if ctx.Err() != nil {
+					t.Fatal(ctx.Err())
+				}
+				rob(t, file.Path)
+				if finds == "while it holds" {
+					select {
+					case <-held.Lost():
+					case <-time.After(patience):
+						t.Fatal("the loss is never found")
+					}
+					if _, err := held.Fence(); !errors.Is(err, lock.ErrLost) {
+						t.Errorf("Fence: %v, want ErrLost", err)
+					}
+				}
+				before := treeState(t, filepath.Dir(file.Path))
+				if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+					t.Errorf("Release: %v, want ErrLost", err)
+				}
+				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
+				select {
+				case <-held.Lost():
+				default:
+					t.Error("Lost is not closed")
+				}
+				promptly(t, "the context", func() { <-ctx.Done() })
+				if ctx.Err() != context.Canceled || !errors.Is(context.Cause(ctx), lock.ErrLost) {
+					t.Errorf("context ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
+				}
+				if parent.Err() != nil {
+					t.Error("the parent was ended too")
+				}
+				if late := held.Context(parent); !errors.Is(context.Cause(late), lock.ErrLost) {
+					t.Errorf("a context asked for afterwards: cause %v", context.Cause(late))
+				}
+				if err := held.Release(); err != nil {
+					t.Errorf("second Release: %v", err)
+				}
+				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
+			})
+		}
+	}
+}
+
+func TestHeldContext(t *testing.T) {
+	type key struct{}
+	held := tryHold(t, fallbackFile(t))
+	defer held.Release()
+	reason := errors.New("reason")
+	parent, cancel := context.WithCancelCause(context.WithValue(context.Background(), key{}, "value"))
+	ctx := held.Context(parent)
+	if ctx.Value(key{}) != "value" {
+		t.Error("the parent's values are not there")
+	}
+	other := held.Context(context.Background())
+	cancel(reason)
+	promptly(t, "the context", func() { <-ctx.Done() })
+	if !errors.Is(context.Cause(ctx), reason) {
+		t.Errorf("cause is %v, want the parent's", context.Cause(ctx))
+	}
+	letGo(t, held)
+	if other.Err() != nil {
+		t.Errorf("Release ended a context: %v", context.Cause(other))
+	}
+}
+
+// TestHeldContext_OutlivesItsVariable: whoever keeps only the channel still waits
+// for the loss, and for nothing else.
+func TestHeldContext_OutlivesItsVariable(t *testing.T) {
+	held := tryHold(t, fallbackFile(t))
+	defer letGo(t, held)
+	parent, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := held.Context(parent).Done()
+
+	for range 3 {
+		collectGarbage(t)
+	}
+	select {
+	case <-done:
+		t.Error("the context ended though the lock is held")
+	default:
+	}
+}
+
+// collectGarbage returns when clean-ups that were due have run.
+func collectGarbage(t *testing.T) {
+	t.Helper()
+	collected := make(chan struct{})
+	func() {
+		type garbage struct{ bytes [64]byte }
+		runtime.AddCleanup(new(garbage), func(c chan struct{}) { close(c) }, collected)
+	}()
+	eventually(t, "garbage is collected", func() bool {
+		runtime.GC()
+		select {
+		case <-collected:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func TestFallback_AcquireWaits(t *testing.T) {
+	file := fallbackFile(t)
+	held := tryHold(t, file)
+	type result struct {
+		held *lock.Held
+		err  error
+	}
+	results := make(chan result)
+	go func() {
+		held, err := file.Acquire(context.Background())
+		results <- result{held, err}
+	}()
+	letGo(t, held)
+	promptly(t, "Acquire", func() {
+		r := <-results
+		if r.err != nil {
+			t.Error(r.err)
+			return
+		}
+		if err := r.held.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFallback_GivesUpCleanly(t *testing.T) {
+	file := fallbackFile(t)
+	held := tryHold(t, file)
+	defer letGo(t, held)
+	before := treeState(t, filepath.Dir(file.Path))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_, err := file.Acquire(ctx)
+	if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != held.Info().Nonce {
+		t.Errorf("holder is %+v", l.Info)
+	}
+	if !errors.Is(err, lock.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
+	}
+	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
+}
+
+func TestFallback_RequireKernelLock(t *testing.T) {
+	file := fallbackFile(t)
+	file.RequireKernelLock = true
+	for name, acquire := range map[string]func(context.Context) (*lock.Held, error){
+		"TryAcquire": file.TryAcquire,
+		"Acquire":    file.Acquire,
+	} {
+		_, err := acquire(context.Background())
+		if !errors.Is(err, lock.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s: %v, want ErrUnsupported", name, err)
+		}
+		if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+			t.Errorf("%s: %v is not contention", name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), file.Path) {
+			t.Errorf("%s: %q does not say where", name, err)
+		}
+	}
+	if got := names(t, filepath.Dir(file.Path)); got != "" {
+		t.Errorf("left behind: %q", got)
+	}
+}
+
+func TestFallback_ForeignHost(t *testing.T) {
+	now := time.Now()
+	foreign := ownClaim(t)
+	foreign.Hostname, foreign.BootID, foreign.Flock, foreign.Nonce = "elsewhere", "another-boot", "", "FOREIGN"
+	for _, test := range []struct {
+		name             string
+		created, renewed time.Duration // ago
+		staleAfter       time.Duration
+		dead             bool
+	}{
+		{"aged", 2 * time.Hour, 0, time.Hour, true},
+		{"aged, by default", 2*time.Hour + time.Minute, 0, 0, true},
+		{"young", 30 * time.Minute, 0, time.Hour, false},
+		{"renewed a while ago", 48 * time.Hour, 2 * time.Hour, time.Hour, true},
+		{"renewed", 48 * time.Hour, 30 * time.Minute, time.Hour, false},
+		{"aged, age never counts", 48 * time.Hour, 0, -1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := fallbackFile(t)
+			file.StaleAfter = test.staleAfter
+			claim := foreign
+			claim.CreatedAt = now.Add(-test.created)
+			if test.renewed != 0 {
+				claim.RenewedAt = now.Add(-test.renewed)
+			}
+			putClaim(t, file.Path, claim)
+			if !test.dead {
+				before := treeState(t, filepath.Dir(file.Path))
+				if l := notHad(t, file); l.Evidence != lock.ForeignHost {
+					t.Errorf("%q", l.Evidence)
+				}
+				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
+				return
+			}
+			held := tryHold(t, file)
+			if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
+				t.Errorf("on disk is %+v", got)
+			}
+			letGo(t, held)
+		})
+	}
+}
+
+// TestMarker_OfTheLiving: whoever reclaims, or may be reclaiming, is left to it.
+func TestMarker_OfTheLiving(t *testing.T) {
+	alive := ownClaim(t)
+	alive.Flock = ""
+	for name, put := range map[string]func(t *testing.T, marker string){
+		"this process":      func(t *testing.T, marker string) { putClaim(t, marker, alive) },
+		"a pid that exists": func(t *testing.T, marker string) { putClaim(t, marker, lock.LockInfo{PID: 1, CreatedAt: time.Now()}) },
+		"another host": func(t *testing.T, marker string) {
+			putClaim(t, marker, lock.LockInfo{PID: 1, Hostname: "elsewhere", CreatedAt: time.Now()})
+		},
+		"unreadable":          func(t *testing.T, marker string) { putFile(t, marker, []byte("{}"), time.Time{}) },
+		"somebody's old data": func(t *testing.T, marker string) { putFile(t, marker, []byte("data"), time.Now().Add(-1000*time.Hour)) },
+	} {
+		for _, mode := range []string{"fallback", "kernel lock"} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				file := fallbackFile(t)
+				if mode == "kernel lock" {
+					file = withKernelLock(file)
+				}
+				putClaim(t, file.Path, formerClaim(t))
+				put(t, file.Path+".reclaim")
+				before := treeState(t, filepath.Dir(file.Path), "lock.flock")
+				if l := notHad(t, file); l.Path != file.Path+".reclaim" {
+					t.Errorf("locked is %q, want the marker", l.Path)
+				}
+				sameTree(t, before, treeState(t, filepath.Dir(file.Path), "lock.flock"))
+				// Once the marker has gone, so has the obstacle.
+				if err := os.Remove(file.Path + ".reclaim"); err != nil {
+					t.Fatal(err)
+				}
+				letGo(t, tryHold(t, file))
+			})
+		}
+	}
+}
+
+// TestMarker_OfTheDead: a marker left by a crash blocks nobody.
+func TestMarker_OfTheDead(t *testing.T) {
+	dead := formerClaim(t)
+	marker := dead
+	marker.Nonce = "DEADMARKER"
+	aged := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now().Add(-3 * time.Hour)}
+	putDead := func(t *testing.T, path string) { putClaim(t, path, marker) }
+	for _, test := range []struct {
+		name string
+		mode string
+		put  func(t *testing.T, path string)
+	}{
+		{"whole", "fallback", putDead},
+		{"whole", "kernel lock", putDead},
+		{"aged", "fallback", func(t *testing.T, path string) { putClaim(t, path, aged) }},
+		{"aged", "kernel lock", func(t *testing.T, path string) { putClaim(t, path, aged) }},
+		{"empty, aged", "fallback", func(t *testing.T, path string) { putFile(t, path, nil, aged.CreatedAt) }},
+		{"incomplete", "kernel lock", func(t *testing.T, path string) {
+			putFile(t, path, []byte(`{"pid":`), time.Time{})
+			if err := os.Chmod(path, 0o200); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		if test.name == "incomplete" && runtime.GOOS == "windows" {
+			continue // marked otherwise there
+		}
+		t.Run(test.name+", "+test.mode, func(t *testing.T) {
+			file := fallbackFile(t)
+			if test.mode == "kernel lock" {
+				file = withKernelLock(file)
+			}
+			putClaim(t, file.Path, dead)
+			test.put(t, file.Path+".reclaim")
+			held := tryHold(t, file)
+			if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
+				t.Errorf("on disk is %+v", got)
+			}
+			// A marker left between taking and releasing blocks neither.
+			test.put(t, file.Path+".reclaim")
+			letGo(t, held)
+			letGo(t, tryHold(t, file))
+			isAbsent(t, file.Path)
+			if test.mode == "fallback" {
+				if got := names(t, filepath.Dir(file.Path)); got != "" {
+					t.Errorf("left behind: %q", got)
+				}
+			}
+		})
+	}
+}
+
+// TestMarker_RaceForTheDead: of all who find a dead holder's claim, beside a dead
+// reclaimer's marker, exactly one gets the lock.
+func TestMarker_RaceForTheDead(t *testing.T) {
+	dead := formerClaim(t)
+	for _, racers := range []int{2, 8} {
+		t.Run(fmt.Sprint(racers), func(t *testing.T) {
+			file := fallbackFile(t)
+			dir := filepath.Dir(file.Path)
+			for round := range 300 {
+				claim, marker := dead, dead
+				claim.Nonce, marker.Nonce = fmt.Sprint("CLAIM", round), fmt.Sprint("MARKER", round)
+				putClaim(t, file.Path, claim)
+				putClaim(t, file.Path+".reclaim", marker)
+
+				var ready, done sync.WaitGroup
+				gun := make(chan struct{})
+				results := make([]*lock.Held, racers)
+				for i := range racers {
+					ready.Add(1)
+					done.Go(func() {
+						ready.Done()
+						<-gun
+						held, err := file.TryAcquire(context.Background())
+						if locked := new(lock.ErrLocked); err != nil && !errors.As(err, &locked) {
+							t.Errorf("round %d: %v", round, err)
+						}
+						results[i] = held
+					})
+				}
+				ready.Wait()
+				close(gun)
+				done.Wait()
+
+				var winners []*lock.Held
+				for _, held := range results {
+					if held != nil {
+						winners = append(winners, held)
+					}
+				}
+				if len(winners) != 1 {
+					t.Fatalf("round %d: %d holders", round, len(winners))
+				}
+				if got := getClaim(t, file.Path); got.Nonce != winners[0].Info().Nonce {
+					t.Fatalf("round %d: on disk is %+v", round, got)
+				}
+				if got := names(t, dir); got != "lock" {
+					t.Fatalf("round %d: files are %q", round, got)
+				}
+				letGo(t, winners[0])
+			}
+		})
+	}
+}
+
+// TestMarker_SlowJudge: while one is still judging a dead marker another has
+// replaced it by its own, and is at work under it.
+func TestMarker_SlowJudge(t *testing.T) {
+	const holder, reclaimer = 999999, 999998
+	file := fallbackFile(t)
+	marker := file.Path + ".reclaim"
+	old := time.Now().Add(-time.Hour)
+	putClaim(t, file.Path, lock.LockInfo{PID: holder, CreatedAt: old})
+	putClaim(t, marker, lock.LockInfo{PID: reclaimer, CreatedAt: old})
+
+	working, goOn := make(chan struct{}), make(chan struct{})
+	results := make(chan *lock.Held, 1)
+	quick := func() {
+		defer close(results)
+		held, err := file.WithPIDAlive(func(int) bool { return false }).Park(func(step string) {
+			if step == lock.ReclaimSteps[len(lock.ReclaimSteps)-2] {
+				close(working)
+				<-goOn
+			}
+		}).TryAcquire(context.Background())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		results <- held
+	}
+	var before map[string]fileState
+	slow := file.WithPIDAlive(func(pid int) bool {
+		if pid == reclaimer && before == nil {
+			go quick()
+			promptly(t, "reclaiming", func() { <-working })
+			before = treeState(t, filepath.Dir(file.Path))
+		}
+		return false
+	})
+	l := notHad(t, slow)
+	if before == nil {
+		t.Fatal("the marker was not judged")
+	}
+	if l.Path != marker || l.Evidence != lock.SameProcess {
+		t.Errorf("locked is %q, %q", l.Path, l.Evidence)
+	}
+	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
+	close(goOn)
+	held := <-results
+	if held == nil {
+		t.FailNow()
+	}
+	if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
+		t.Errorf("on disk is %+v", got)
+	}
+	letGo(t, held)
+}
+
+// TestMarker_SlowReclaimer: between the judgement of a dead claim and the marker
+// another has reclaimed the lock.
+func TestMarker_SlowReclaimer(t *testing.T) {
+	file := fallbackFile(t)
+	putClaim(t, file.Path, lock.LockInfo{PID: 999999, CreatedAt: time.Now()})
+	dead := func(int) bool { return false }
+	var quick *lock.Held
+	slow := file.WithPIDAlive(func(int) bool {
+		if quick == nil {
+			quick = tryHold(t, file.WithPIDAlive(dead))
+		}
+		return false
+	})
+	if l := notHad(t, slow); l.Info == nil || l.Info.Nonce != quick.Info().Nonce {
+		t.Errorf("holder is %+v", l.Info)
+	}
+	if got := getClaim(t, file.Path); got.Nonce != quick.Info().Nonce {
+		t.Errorf("on disk is %+v", got)
+	}
+	letGo(t, quick)
+	if got := names(t, filepath.Dir(file.Path)); got != "" {
+		t.Errorf("left behind: %q", got)
+	}
+}

@@ -1,0 +1,74 @@
+package lock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// The fence lies in the sibling as 20 decimal digits and a newline. Bytes 0 and 1
+// are left alone: they are what is locked, and on Windows a locked byte can't be
+// read.
+const (
+	fenceOffset = 2
+	fenceDigits = 20
+)
+
+// Fence returns a number that is greater than that of every earlier holder of
+// this lock who asked for one. A resource that remembers the greatest number it
+// has seen can so refuse a writer who no longer holds the lock.
+//
+// It is max(previous + 1, Unix nanoseconds), kept in the sibling: a lost sibling,
+// or a clock set back, does not rewind it (both together may). One Held always
+// gives the same number. On error no number has been given, and asking again is
+// allowed; after Release the error matches ErrLost unless it was asked for before.
+func (h *Held) Fence() (int64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.fence != 0 {
+		return h.fence, nil
+	}
+	a := h.attempt
+	if h.over || h.isLost {
+		return 0, pathError("fence", a.file.Path, ErrLost)
+	}
+	// Only the holder comes here, so reading and raising is one step to others.
+	f, err := platform.OpenRegular(a.siblingPath(), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return 0, fmt.Errorf("lock: fence: %w", err)
+	}
+	last := readFence(f)
+	if last == math.MaxInt64 {
+		return 0, errors.Join(pathError("fence", a.file.Path, errors.New("no greater number is left")), f.Close())
+	}
+	fence := max(last+1, a.now().UnixNano())
+	_, err = f.WriteAt(fmt.Appendf(nil, "%0*d\n", fenceDigits, fence), fenceOffset)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("lock: fence: %w", err)
+	}
+	h.fence = fence
+	return fence, nil
+}
+
+// readFence returns 0 where there is no fence yet, or none that can be read.
+func readFence(f io.ReaderAt) int64 {
+	line := make([]byte, fenceDigits+1)
+	if n, _ := f.ReadAt(line, fenceOffset); n < len(line) {
+		return 0
+	}
+	digits, ended := bytes.CutSuffix(line, []byte{'\n'})
+	fence, err := strconv.ParseInt(string(digits), 10, 64)
+	if !ended || err != nil || fence < 0 {
+		return 0
+	}
+	return fence
+}

@@ -1,0 +1,191 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// holds is every lock that this process holds. It keeps them reachable: a lock
+// whose Held the caller dropped stays locked until the process ends, rather than
+// be let go by the garbage collector at a time of its choosing. Guarded by
+// holdsMu.
+var (
+	holdsMu sync.Mutex
+	holds   = map[*Held]struct{}{}
+)
+
+// Held is a lock that is held. Its methods may be called by several goroutines
+// at once.
+type Held struct {
+	attempt *attempt
+	own     *ownFile
+
+	lost chan struct{} // closed once, by lose
+	stop chan struct{} // closed by end; ends the renewal
+
+	mu      sync.Mutex // guards what follows, and the lock file
+	removed bool       // the lock file is gone, by our hand
+	over    bool       // the kernel lock is gone too
+	isLost  bool
+	fence   int64 // 0: not asked for yet
+	// contexts are kept while the lock is held, see Context.
+	contexts map[*heldContext]context.CancelCauseFunc
+}
+
+func (a *attempt) hold(own *ownFile) *Held {
+	h := &Held{attempt: a, own: own, lost: make(chan struct{}), stop: make(chan struct{})}
+	holdsMu.Lock()
+	holds[h] = struct{}{}
+	holdsMu.Unlock()
+	if a.renews() {
+		go h.renew()
+	}
+	return h
+}
+
+// Info returns the claim that is in the lock file.
+func (h *Held) Info() LockInfo {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.own.claim
+}
+
+// Path returns the lock file, as an absolute path.
+func (h *Held) Path() string { return h.attempt.file.Path }
+
+// Lost is closed when the lock is found to be no longer ours. Where the kernel
+// lock is trustworthy, only a hand that removes the lock file can bring that
+// about, and Release finds it. In fallback mode, and on filesystems that are not
+// trusted, the holder looks while it holds.
+func (h *Held) Lost() <-chan struct{} { return h.lost }
+
+// Release removes the lock file, then drops the kernel lock. Only the first call
+// does so; further ones return nil.
+//
+// If the lock file is not the one that this holder made, it is left alone, the
+// kernel lock is dropped, and the error matches ErrLost. After any other error
+// the lock is still held, and Release may be called again.
+func (h *Held) Release() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
+	if err := h.removeLockFile(); err != nil && !errors.Is(err, ErrLost) {
+		return err
+	} else if err != nil {
+		h.lose()
+	}
+	// The kernel lock goes last: until then nobody can come to judge a lock
+	// file, so nobody sees ours without it.
+	if err := h.attempt.dropKernelLock(); err != nil {
+		return err
+	}
+	h.attempt.at(stepUnlocked)
+	h.end()
+	if h.isLost {
+		return pathError("release", h.Path(), ErrLost)
+	}
+	return nil
+}
+
+// removeLockFile removes our lock file, and no other. Under a trustworthy kernel
+// lock, no participant replaces the file between our look at it and its removal;
+// elsewhere, only the marker keeps them from doing so. It returns ErrLost when the file
+// is not ours.
+func (h *Held) removeLockFile() error {
+	a := h.attempt
+	if h.isLost {
+		return ErrLost
+	}
+	if h.removed {
+		return nil
+	}
+	if a.renews() {
+		marker, err := a.takeMarkerToRelease()
+		if err != nil {
+			return err
+		}
+		defer a.discard(a.markerPath(), marker)
+	}
+	if err := h.own.check(a.file.Path); err != nil {
+		return err
+	}
+	a.at(stepOwned)
+	if err := platform.Remove(a.file.Path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return ErrLost
+		}
+		return pathError("release", a.file.Path, err)
+	}
+	h.removed = true
+	a.at(stepRemoved)
+	return nil
+}
+
+// takeMarkerToRelease waits out whoever is at work under the marker.
+func (a *attempt) takeMarkerToRelease() (*ownFile, error) {
+	poll := newBackoff()
+	for try := 1; ; try++ {
+		marker, err := a.takeMarker(context.Background(), a.markerPath())
+		var locked *ErrLocked
+		if !errors.As(err, &locked) || try == claimTries {
+			return marker, err
+		}
+		poll.sleep(context.Background())
+	}
+}
+
+// check returns ErrLost unless the file at path is the one we made. A look at
+// its inode, size and times nearly always says so; where it doesn't (the file was
+// renamed into its place, or somebody touched it), the nonce in it does.
+func (o *ownFile) check(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrLost
+	} else if err != nil {
+		return pathError("check", path, err)
+	}
+	if platform.Unchanged(info, o.info) {
+		return nil
+	}
+	f, err := look(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrLost
+	case err != nil:
+		return pathError("check", path, err)
+	case f.claim == nil || f.claim.Nonce != o.claim.Nonce:
+		return ErrLost
+	}
+	return nil
+}
+
+// lose makes the loss known. The caller has h.mu.
+func (h *Held) lose() {
+	if !h.isLost {
+		h.isLost = true
+		close(h.lost)
+		for _, cancel := range h.contexts {
+			cancel(pathError("hold", h.Path(), ErrLost))
+		}
+	}
+}
+
+// end forgets the lock. The caller has h.mu.
+func (h *Held) end() {
+	h.over = true
+	h.contexts = nil
+	close(h.stop)
+	if h.own.open != nil {
+		h.own.open.Close()
+	}
+	holdsMu.Lock()
+	delete(holds, h)
+	holdsMu.Unlock()
+}

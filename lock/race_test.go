@@ -1,0 +1,109 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+const rounds = 1000
+
+// deadClaim is a bare claim of a pid that no process can have.
+const deadClaim = `{"pid":2147483647,"created_at":"2024-01-15T10:30:00Z","cmd":"dead"}`
+
+func putDeadClaim(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(deadClaim), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGoroutinesRaceForDeadLock: exactly one of 64 has it, in every round.
+// (Seed agency's implementation: more than one in 1852 of 3000 rounds.)
+func TestGoroutinesRaceForDeadLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	for round := range rounds {
+		putDeadClaim(t, path)
+		var (
+			ready, done sync.WaitGroup
+			gun         = make(chan struct{})
+			winners     atomic.Int32
+			winner      *lock.Held
+		)
+		for range 64 {
+			ready.Add(1)
+			done.Go(func() {
+				ready.Done()
+				<-gun
+				held, err := lock.File{Path: path}.TryAcquire(t.Context())
+				var locked *lock.ErrLocked
+				switch {
+				case err == nil:
+					winner = held
+					winners.Add(1)
+				case !errors.As(err, &locked):
+					t.Error(err)
+				}
+			})
+		}
+		ready.Wait()
+		close(gun)
+		done.Wait()
+		if n := winners.Load(); n != 1 {
+			t.Fatalf("round %d: %d holders, want 1", round, n)
+		}
+		if err := winner.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestProcessesRaceForDeadLock: exactly one of 16 has it, in every round.
+func TestProcessesRaceForDeadLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	var racers []*child
+	for range 16 {
+		racers = append(racers, start(t, "holder", path))
+	}
+	for round := range rounds {
+		putDeadClaim(t, path)
+		for _, r := range racers {
+			r.order("try")
+		}
+		answers := map[string]int{}
+		for _, r := range racers {
+			answers[r.answer()]++
+		}
+		if answers["held"] != 1 || answers["locked"] != len(racers)-1 {
+			t.Fatalf("round %d: %v; want one to hold", round, fmt.Sprint(answers))
+		}
+		for _, r := range racers {
+			r.do("release", "released")
+		}
+	}
+}
+
+// TestCollectedHeldStaysLocked: a holder that is thrown away keeps its lock; the
+// garbage collector, which closes files that nobody refers to, must not find it.
+func TestCollectedHeldStaysLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	if _, err := (lock.File{Path: path}).TryAcquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		runtime.GC() // cleanups run in their own goroutine, some time after
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := platform.PeekKernelLock(path + ".flock"); err != platform.ErrBusy {
+		t.Errorf("kernel lock after collection: %v, want %v", err, platform.ErrBusy)
+	}
+}

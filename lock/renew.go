@@ -1,0 +1,85 @@
+package lock
+
+import (
+	"errors"
+	"time"
+)
+
+// maxRenewTick bounds how late the renewal notices that the machine was
+// suspended: a sleeping timer does not count the time of suspend.
+const maxRenewTick = 10 * time.Second
+
+// renew runs while the lock is held, in a goroutine of its own, where others may
+// have to go by the claim's age. At each tick it checks that the claim is still
+// ours; once in a third of StaleAfter, by either clock, it renews it.
+//
+// A suspended machine that wakes up late has lost nothing as long as the claim
+// is still its own.
+func (h *Held) renew() {
+	span := h.attempt.staleAfter()
+	if span < 0 {
+		span = DefaultStaleAfter // nobody ages us out, but we look for loss
+	}
+	period := max(span/3, time.Millisecond)
+	ticker := time.NewTicker(min(period, maxRenewTick))
+	defer ticker.Stop()
+
+	trusted := time.Now() // when the last renewal that succeeded was begun
+	for {
+		select {
+		case <-h.stop:
+			return
+		case <-ticker.C:
+		}
+		now := time.Now()
+		elapsed := max(now.Sub(trusted), now.Round(0).Sub(trusted.Round(0)))
+		if !h.stillOurs(elapsed >= period, &trusted, now, span) {
+			return
+		}
+	}
+}
+
+// stillOurs checks the claim, and renews it if that is due. It returns false
+// when there is nothing left to renew.
+func (h *Held) stillOurs(due bool, trusted *time.Time, now time.Time, span time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || h.isLost {
+		return false
+	}
+	err := h.own.check(h.attempt.file.Path)
+	if err == nil && due {
+		err = h.own.renew(now)
+	}
+	switch {
+	case err == nil && due:
+		*trusted = now
+	case err == nil:
+	case errors.Is(err, ErrLost), now.Sub(*trusted) > span:
+		// Lost, or we could not look for so long that others may have taken
+		// us for dead.
+		h.lose()
+		return false
+	}
+	return true
+}
+
+// renew writes a later time into the claim. It writes to the open file, in
+// place and without changing its length: whatever lies at the path by now, only
+// our own file can be touched, and a reader finds a whole claim at any moment.
+func (o *ownFile) renew(now time.Time) error {
+	claim := o.claim
+	claim.RenewedAt = renewalTime(now)
+	data, err := claim.encode()
+	if err != nil {
+		return err
+	}
+	if _, err := o.open.WriteAt(data, 0); err != nil {
+		return err
+	}
+	info, err := o.open.Stat()
+	if err == nil {
+		o.claim, o.info = claim, info
+	}
+	return err
+}

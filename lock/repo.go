@@ -1,0 +1,68 @@
+package lock
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// RepoLock serialises the writers of one repository's data. It is seed agency's
+// interface, to the letter, over File.
+//
+// It keeps the seed's rules for the seed's own claims, a bare pid, created_at and
+// cmd: such a claim is stale when its pid is not alive, or when it is older than
+// StaleAfter. Where the kernel has proof, the proof wins: a holder proven to be
+// alive is never stolen from, older than StaleAfter or not, and whatever
+// IsPIDAlive says of its pid; one proven to be dead is taken over at once.
+//
+// The zero value works, relative to the working directory.
+type RepoLock struct {
+	// DataDir is the folder that has, or is to have, the folder "repos".
+	DataDir string
+	// StaleAfter is File.StaleAfter; 0 means DefaultStaleAfter.
+	StaleAfter time.Duration
+	// Now is the clock for what is written and for ages; nil means time.Now.
+	Now func() time.Time
+	// IsPIDAlive is asked about pids in claims that prove nothing; nil means
+	// the system's own check. It must say true when it can't tell.
+	IsPIDAlive func(pid int) bool
+}
+
+// NewRepoLock returns a RepoLock for a data folder with the defaults: StaleAfter
+// two hours, time.Now, and the system's check on pids.
+func NewRepoLock(dataDir string) RepoLock {
+	return RepoLock{DataDir: dataDir, StaleAfter: DefaultStaleAfter, Now: time.Now, IsPIDAlive: pidAlive}
+}
+
+// Lock acquires the lock of a repository, ${DataDir}/repos/<repoID>/.lock, and
+// returns the function that releases it. It does not wait: when somebody else has
+// the lock the error is an *ErrLocked. Folders that are missing are made. cmd is
+// kept in the lock file for people, and may be empty.
+//
+// A second call of unlock returns nil. For its errors see Held.Release.
+func (l RepoLock) Lock(repoID string, cmd string) (unlock func() error, err error) {
+	if err := checkName("repo id", repoID); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(l.DataDir, "repos", repoID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, pathError("make folder for", dir, err)
+	}
+	file := File{
+		Path:       filepath.Join(dir, ".lock"),
+		Cmd:        cmd,
+		StaleAfter: l.StaleAfter,
+		repoID:     repoID,
+		clock:      l.Now,
+		pidAlive:   l.IsPIDAlive,
+	}
+	if file.StaleAfter == 0 {
+		file.StaleAfter = DefaultStaleAfter
+	}
+	held, err := file.TryAcquire(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return held.Release, nil
+}
