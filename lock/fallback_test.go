@@ -291,8 +291,7 @@ func collectGarbage(t *testing.T) {
 	t.Helper()
 	collected := make(chan struct{})
 	func() {
-		type garbage struct{ bytes [64]byte }
-		runtime.AddCleanup(new(garbage), func(c chan struct{}) { close(c) }, collected)
+		runtime.AddCleanup(new([64]byte), func(c chan struct{}) { close(c) }, collected)
 	}()
 	eventually(t, "garbage is collected", func() bool {
 		runtime.GC()
