@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// breakLock removes the lock file of a dead holder, or of one that the caller
+// answers for.
+func (a *app) breakLock(args []string) int {
+	flags := newFlags("break")
+	nonce := flags.String("force", "", "")
+	path, code, ok := a.parseOne(flags, args, "LOCK")
+	if !ok {
+		return code
+	}
+	force := isSet(flags, "force")
+	if force && *nonce == "" {
+		return a.misuse("break", "-force wants the nonce of the claim; \"holdfast status -json LOCK\" shows it")
+	}
+	file := lock.File{Path: path}
+	var before lock.Status
+	var err error
+	if force {
+		before, err = file.BreakForce(context.Background(), *nonce)
+	} else {
+		before, err = file.Break(context.Background())
+	}
+	var locked *lock.ErrLocked
+	switch {
+	case errors.As(err, &locked):
+		return a.refused(file, locked, force)
+	case err != nil:
+		return a.fail(err)
+	}
+	a.broken(before)
+	return exitOK
+}
+
+// broken says what has been removed.
+func (a *app) broken(before lock.Status) {
+	path := visible(before.Path)
+	if before.State == lock.StateFree {
+		fmt.Fprintln(a.stdout, path+": free, nothing to remove")
+		return
+	}
+	fmt.Fprintln(a.stdout, path+": removed the lock file")
+	fmt.Fprintln(a.stdout, "  holder    "+who(before.Holder))
+	fmt.Fprintln(a.stdout, "  it was    "+string(before.State)+": "+visible(string(before.Evidence)))
+	if before.Evidence == lock.KernelLockHeld {
+		fmt.Fprintln(a.stdout, "  next      that process goes on, and learns of the loss when it releases. Its kernel lock keeps others")
+		fmt.Fprintln(a.stdout, "            out until then: end it, to have the lock free")
+	}
+}
+
+// refused says why nothing was removed, and what can be done.
+func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) int {
+	status := refusal(locked)
+	path := visible(status.Path)
+	if force && locked.Evidence == lock.OtherNonce {
+		a.say(path + " was not broken: its claim has another nonce than -force gives")
+		// The holder is another one by now, or the nonce was mistyped: whether
+		// that holder lives has not been said yet.
+		if now, err := file.Inspect(context.Background()); err == nil {
+			status = now
+		}
+		describe(a.stderr, status)
+		return exitNotHad
+	}
+	a.say(path + " was not broken: its holder is not known to be dead")
+	describe(a.stderr, status)
+	switch command := forceCommand(status); {
+	case command == "":
+	case status.Evidence == lock.KernelLockHeld:
+		a.more("          To remove its lock file would not free the lock: the kernel lock keeps others out until that")
+		a.more("          process ends. If the file must go all the same: " + command)
+	default:
+		if status.State == lock.StateHeld {
+			a.more("          or, if it must be: " + command)
+		}
+		a.more("          -force removes the lock file of this one holder, and does not end that process. If it")
+		a.more("          lives after all, it goes on, and two may come to work under one lock.")
+	}
+	return exitNotHad
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+func nonceOf(t *testing.T, path string) string {
+	t.Helper()
+	_, line, _ := holdfast(t, "status", "-json", path)
+	var s lock.Status
+	if err := json.Unmarshal([]byte(line), &s); err != nil || s.Holder == nil {
+		t.Fatalf("no holder in %q: %v", line, err)
+	}
+	return s.Holder.Nonce
+}
+
+func wantFile(t *testing.T, path string, want bool) {
+	t.Helper()
+	if _, err := os.Lstat(path); (err == nil) != want {
+		t.Errorf("%s: %v; want it there: %v", path, err, want)
+	}
+}
+
+func TestBreakOnlyTheDead(t *testing.T) {
+	dir := t.TempDir()
+	free := filepath.Join(dir, "free")
+	stdout, _ := wantCode(t, exitOK, "break", free)
+	wantText(t, stdout, "free")
+	stdout, _ = wantCode(t, exitOK, "break", "-force", "ABC", free)
+	wantText(t, stdout, "free")
+
+	dead := filepath.Join(dir, "dead")
+	dieHolding(t, dead)
+	stdout, _ = wantCode(t, exitOK, "break", dead)
+	wantText(t, stdout, "removed", "the holder", string(lock.KernelLockFree))
+	wantFile(t, dead, false)
+
+	alive := filepath.Join(dir, "alive")
+	holder := holdLock(t, alive)
+	_, stderr := wantCode(t, exitNotHad, "break", alive)
+	wantText(t, stderr, "not broken", "the holder", string(lock.KernelLockHeld), "-force "+nonceOf(t, alive))
+	wantFile(t, alive, true)
+	if code, _, stderr := holder.finish(); code != 0 {
+		t.Errorf("the holder ended with %d: %s", code, stderr)
+	}
+
+	unknown := filepath.Join(dir, "unknown")
+	write(t, unknown, foreign)
+	_, stderr = wantCode(t, exitNotHad, "break", unknown)
+	wantText(t, stderr, "not broken", "far away", string(lock.ForeignHost), "-force N0NCE")
+	wantFile(t, unknown, true)
+}
+
+func TestBreakForceWantsTheNonce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	write(t, path, foreign)
+	_, stderr := wantCode(t, exitNotHad, "break", "-force", "WRONG", path)
+	wantText(t, stderr, "another nonce", "far away")
+	wantFile(t, path, true)
+	stdout, _ := wantCode(t, exitOK, "break", "-force", "N0NCE", path)
+	wantText(t, stdout, "removed", "far away", string(lock.ForeignHost))
+	wantFile(t, path, false)
+
+	// A claim without nonce can't be named.
+	write(t, path, `{"pid":42,"created_at":"2999-01-15T10:30:00Z","hostname":"elsewhere"}`)
+	_, stderr = wantCode(t, exitNotHad, "break", "-force", "N0NCE", path)
+	wantText(t, stderr, "another nonce", "by hand")
+	wantFile(t, path, true)
+}
+
+// TestBreakForceOfLivingHolder: it is told that it frees nothing, nobody gets in,
+// and the holder's command, though it succeeds, has not succeeded under its lock.
+func TestBreakForceOfLivingHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	holder := holdLock(t, path)
+	stdout, _ := wantCode(t, exitOK, "break", "-force", nonceOf(t, path), path)
+	wantText(t, stdout, "removed", "kernel lock keeps others")
+	wantFile(t, path, false)
+	wantCode(t, exitNotHad, append([]string{"run", "-try", path, "--"}, role(t, "exit", "0")...)...)
+	wantCode(t, exitHeld, "status", path)
+	code, _, stderr := holder.finish()
+	if code != exitNotHad {
+		t.Errorf("the holder ended with %d, want %d", code, exitNotHad)
+	}
+	wantText(t, stderr, "lost "+path)
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+)
+
+func TestDoctor(t *testing.T) {
+	dir := t.TempDir()
+	code, line, stderr := holdfast(t, "doctor", "-json", dir)
+	var r report
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		t.Fatalf("%q: %v; %s", line, err, stderr)
+	}
+	if code != r.Mode.exitCode() || r.Mode == modeNone || r.Meaning == "" || stderr != "" {
+		t.Errorf("exit code %d, mode %q, standard error %q: %s", code, r.Mode, stderr, line)
+	}
+	if r.Filesystem.Trusted && r.Mode != modeProof {
+		t.Errorf("mode %q on trusted %s: %s", r.Mode, r.Filesystem.Kind, line)
+	}
+	stdout, _ := wantCode(t, code, "doctor", dir)
+	wantText(t, stdout, dir, "mode: "+r.Mode.title(), r.Filesystem.Kind, checkDescriptors, "permissions", "process", "boot")
+	if got := names(t, dir); got != "" {
+		t.Errorf("left behind: %s", got)
+	}
+	_, stderr = wantCode(t, exitError, "doctor", filepath.Join(dir, "absent"))
+	wantText(t, stderr, "absent")
+}
+
+func TestDoctorDecides(t *testing.T) {
+	kernel := []check{{checkDescriptors, good, ""}, {checkProcesses, good, ""}, {checkDeath, good, ""}}
+	none := []check{{checkDescriptors, weak, ""}}
+	untried := []check{{checkDescriptors, good, ""}, {checkProcesses, weak, ""}}
+	twice := []check{{checkDescriptors, good, ""}, {checkProcesses, bad, ""}}
+	other := []check{{"boot", weak, ""}, {"process", weak, ""}}
+	for _, c := range []struct {
+		name    string
+		checks  []check
+		trusted bool
+		want    mode
+		code    int
+	}{
+		{"all is well", kernel, true, modeProof, 0},
+		{"what is weak beside the kernel lock", append(other, kernel...), true, modeProof, 0},
+		{"network filesystem", kernel, false, modeUntrusted, 5},
+		{"no kernel lock", none, true, modeFallback, 5},
+		{"no second process", untried, true, modeUntrusted, 5},
+		{"granted twice", twice, true, modeNone, 1},
+		{"not writable", append(kernel, check{"permissions", bad, ""}), true, modeNone, 1},
+	} {
+		r := &report{Filesystem: fsReport{Trusted: c.trusted}, Checks: c.checks}
+		if got := r.decide(); got != c.want || got.exitCode() != c.code {
+			t.Errorf("%s: got %q, exit code %d; want %q, %d", c.name, got, got.exitCode(), c.want, c.code)
+		}
+	}
+}

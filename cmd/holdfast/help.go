@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// overview is what holdfast says of itself.
+func overview() string {
+	var b strings.Builder
+	b.WriteString(`holdfast holds a lock between processes while a command runs. The kernel, not a
+guess, says whether a holder is alive: a lock whose holder was killed is free at
+once, and a lock whose holder lives is never stolen, however old it is.
+
+usage:
+`)
+	for _, c := range commands() {
+		if c.summary != "" {
+			fmt.Fprintf(&b, "  holdfast %-8s %s\n", c.name, c.summary)
+		}
+	}
+	b.WriteString(`
+examples:
+  holdfast run deploy.lock -- ./deploy production   wait for the lock, then deploy
+  holdfast run -try sync.lock -- ./sync             give up at once if it is held
+  holdfast status deploy.lock                       who holds it, since when, alive?
+  holdfast doctor .                                 what are locks worth in this folder?
+
+"holdfast help COMMAND" explains a command, its flags and its exit codes.
+`)
+	return b.String()
+}
+
+// help explains a command, or lists them.
+func (a *app) help(args []string) int {
+	flags := newFlags("help")
+	if code, ok := a.parse(flags, args); !ok {
+		return code
+	}
+	switch flags.NArg() {
+	case 0:
+		fmt.Fprint(a.stdout, overview())
+		return exitOK
+	case 1:
+		c := find(flags.Arg(0))
+		if c == nil || c.summary == "" {
+			return a.unknownCommand(flags.Args())
+		}
+		fmt.Fprint(a.stdout, c.manual())
+		return exitOK
+	}
+	return a.misuse("help", "one COMMAND is wanted")
+}
+
+// manual is the whole help text of a command.
+func (c *command) manual() string {
+	return "usage: " + c.synopsis + "\n\n" + c.help
+}
+
+const runSynopsis = "holdfast run [-try] [-timeout D] [-label TEXT] LOCK -- COMMAND..."
+
+const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
+
+LOCK is the path of the lock file, in a folder that exists. It is there while
+someone holds the lock; beside it appears LOCK.flock, which stays for good and must
+not be removed. After one second of waiting, holdfast says who holds the lock and
+why they are believed to be alive, and again when the holder changes.
+
+  -try           do not wait
+  -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
+                 the wait has no end
+  -label TEXT    what the lock file tells others you are doing; without it, the
+                 command line, which may show them secrets: mind what is in it
+
+The command inherits standard input, output and error, and finds in its environment
+
+  HOLDFAST_LOCK    the lock file, as an absolute path
+  HOLDFAST_FENCE   a number greater than that of every earlier holder. Hand it to
+                   what the command writes to: if that refuses a number smaller than
+                   the greatest it has seen, a writer who came too late does no harm
+
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are handed on to the command (a Ctrl-C or
+Ctrl-\ of the terminal reaches it by itself, once). A signal during the wait ends
+the wait, and the command is not run. Where holdfast is killed with SIGKILL, so is
+the command, on Linux and FreeBSD; not if it is set-user-ID or has file
+capabilities, and not on other systems.
+
+Processes that the command leaves behind, or that outlive it when it is killed, are
+not killed, and do not keep the lock. Where they may go on writing, use the fence.
+
+If the lock is lost while the command runs (which only a hand that removes the lock
+file can bring about, or, on network filesystems, a holder cut off for hours), the
+command is sent SIGTERM.
+
+exit codes:
+  the command's own, or 128+n if it died of signal n
+  64   wrong use
+  75   the lock was not had (held by somebody, or the timeout passed), or was lost
+  126  the command could not be executed
+  127  the command was not found
+  128+n  signal n came during the wait
+  1    anything else that went wrong
+
+examples:
+  holdfast run deploy.lock -- ./deploy production
+  holdfast run -timeout 10m -label "nightly sync" sync.lock -- rsync -a src/ dst/
+  holdfast run -try cron.lock -- ./job || [ $? -eq 75 ]    # held is fine
+  holdfast run db.lock -- sh -c './load --fence "$HOLDFAST_FENCE" && ./check'
+`
+
+const statusSynopsis = "holdfast status [-json] LOCK"
+
+const statusHelp = `Tells who holds a lock, since when, whether they are alive, and how that is known.
+Nothing is changed by looking, and nobody who waits for the lock is disturbed.
+
+  -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
+           free, held, dead, unknown; there is no holder if there is no claim
+
+exit codes:
+  0    free
+  3    held: its holder is alive
+  4    dead: its holder is dead; whoever acquires the lock next takes it over
+  5    unknown: it can't be told; treated as held
+  64   wrong use
+  1    anything that went wrong
+
+example:
+  holdfast status -json deploy.lock
+`
+
+const listSynopsis = "holdfast list [-json] DIR"
+
+const listHelp = `Tells of every lock below a folder what status tells of one: each lock file that
+has its LOCK.flock beside it, each LOCK.flock alone (a free lock), and each file
+named *.lock that holds a claim. Symbolic links below DIR are not followed.
+
+  -json    one line for each lock, as they are found, each like that of status
+
+What can't be read is said on standard error, and the rest is listed.
+
+exit codes:
+  0    all was listed
+  64   wrong use
+  1    something could not be read, or DIR is not there
+
+example:
+  holdfast list -json data | jq 'select(.state == "dead") | .path'
+`
+
+const breakSynopsis = "holdfast break [-force NONCE] LOCK"
+
+const breakHelp = `Removes the lock file of a dead holder. This is seldom needed: whoever acquires the
+lock next takes it over anyway. When the holder is alive, or may be, nothing is
+changed.
+
+  -force NONCE   remove the lock file whatever is known of its holder, if its claim
+                 has this nonce ("holdfast status -json" shows it): so that you break
+                 the one holding that you looked at, and not the next. A process that
+                 lives is not ended by this, and learns of its loss only when it
+                 releases. Its kernel lock can't be broken, and keeps others out; where
+                 there is none, two may come to work under one lock.
+
+exit codes:
+  0    removed, or there was nothing to remove
+  64   wrong use
+  75   refused: the holder may be alive, or the claim has another nonce
+  1    anything that went wrong
+
+examples:
+  holdfast break deploy.lock
+  holdfast break -force 2FXC7MHQ5WZ3KJ6RTN4YPLVDB2 deploy.lock
+`
+
+const doctorSynopsis = "holdfast doctor [-json] DIR"
+
+const doctorHelp = `Checks what locks in a folder are worth: the filesystem, whether the kernel lock
+excludes between two descriptors and between two processes and is freed when its
+holder is killed, permissions, and what this system tells of processes. It works in
+a folder of its own inside DIR, which it removes.
+
+  -json    the report as one line
+
+exit codes:
+  0    kernel proof: the kernel says whether a holder lives
+  5    weaker: locks work, but liveness is judged by less; the report says by what
+  64   wrong use
+  1    locks do not work here, or DIR could not be examined
+
+example:
+  holdfast doctor /var/lib/agents
+`
+
+const versionSynopsis = "holdfast version"
+
+const versionHelp = `Prints the version of holdfast, of the Go that built it, and the system.
+`
+
+const helpSynopsis = "holdfast help [COMMAND]"
+
+const helpHelp = `Explains a command, or lists them all.
+`

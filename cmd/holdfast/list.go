@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// list tells of every lock below a folder.
+func (a *app) list(args []string) int {
+	flags := newFlags("list")
+	asJSON := flags.Bool("json", false, "")
+	dir, code, ok := a.parseOne(flags, args, "DIR")
+	if !ok {
+		return code
+	}
+	dir, err := folder(dir)
+	if err != nil {
+		return a.fail(err)
+	}
+	show, finish := a.table()
+	if *asJSON {
+		show, finish = a.jsonLines()
+	}
+	failed := 0
+	for status, err := range lock.List(context.Background(), dir) {
+		if err != nil {
+			a.fail(err)
+			failed++
+		} else if err := show(status); err != nil {
+			return a.fail(err)
+		}
+	}
+	if err := finish(failed); err != nil {
+		return a.fail(err)
+	}
+	if failed > 0 {
+		return exitError
+	}
+	return exitOK
+}
+
+// folder returns the path of a folder that is there. A symbolic link to one is
+// followed: it was named by the caller, while those below are left alone.
+func folder(dir string) (string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", &fs.PathError{Op: "open", Path: dir, Err: errors.New("not a folder")}
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// jsonLines writes one object a line, as they come: app.main has put a buffer
+// before the output.
+func (a *app) jsonLines() (show func(lock.Status) error, finish func(int) error) {
+	encoder := json.NewEncoder(a.stdout)
+	return func(s lock.Status) error { return encoder.Encode(s) }, func(int) error { return nil }
+}
+
+// maxLabel is how much of a holder's label a table shows.
+const maxLabel = 40
+
+// table aligns what it is shown, so that nothing can be seen before the end.
+func (a *app) table() (show func(lock.Status) error, finish func(failed int) error) {
+	counts := map[lock.State]int{}
+	total := 0
+	now := time.Now()
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	show = func(s lock.Status) error {
+		if total == 0 {
+			fmt.Fprintln(w, "STATE\tPID\tHOST\tAGE\tLABEL\tEVIDENCE\tPATH")
+		}
+		total++
+		counts[s.State]++
+		pid, host, age, label := "-", "-", "-", "-"
+		if h := s.Holder; h != nil {
+			pid, age = strconv.Itoa(h.PID), ago(now.Sub(h.CreatedAt))
+			host, label = cell(h.Hostname), cell(h.Cmd)
+		}
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			s.State, pid, host, age, label, visible(string(s.Evidence)), visible(s.Path))
+		return err
+	}
+	finish = func(failed int) error {
+		noun := map[bool]string{true: "lock", false: "locks"}[total == 1]
+		fmt.Fprintf(w, "%d %s: %d held, %d free, %d dead, %d unknown", total, noun,
+			counts[lock.StateHeld], counts[lock.StateFree], counts[lock.StateDead], counts[lock.StateUnknown])
+		if failed > 0 {
+			fmt.Fprintf(w, "; %d not read", failed)
+		}
+		fmt.Fprintln(w)
+		return w.Flush()
+	}
+	return show, finish
+}
+
+// cell makes a text from a lock file one short cell of a table.
+func cell(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return visible(shorten(s, maxLabel))
+}

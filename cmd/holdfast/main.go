@@ -1,0 +1,198 @@
+// Command holdfast holds a lock while a command runs, and tells who holds a
+// lock and why they are believed to be alive.
+//
+//	holdfast run deploy.lock -- ./deploy production
+//	holdfast status deploy.lock
+//
+// See "holdfast help".
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// Exit codes. 64 and 75 are sysexits.h's EX_USAGE and EX_TEMPFAIL; those from
+// 126 on are the shell's.
+const (
+	exitOK        = 0
+	exitError     = 1
+	exitHeld      = 3 // status
+	exitDead      = 4 // status
+	exitUnknown   = 5 // status
+	exitWeaker    = 5 // doctor
+	exitUsage     = 64
+	exitNotHad    = 75
+	exitCannotRun = 126
+	exitNotFound  = 127
+	exitSignal    = 128 // and the signal's number
+)
+
+// app is one run of holdfast: where it reads and writes.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+func main() {
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(a.main(os.Args[1:]))
+}
+
+// main does what args, which are without the program's name, ask for, and
+// returns the exit code.
+func (a *app) main(args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(a.stderr, overview())
+		return exitUsage
+	}
+	switch args[0] {
+	case "-h", "-help", "--help":
+		args = []string{"help"}
+	case "-version", "--version":
+		args = []string{"version"}
+	}
+	c := find(args[0])
+	if c == nil {
+		return a.unknownCommand(args)
+	}
+	if c.direct {
+		return c.do(a, args[1:])
+	}
+	// What was to be told and could not be written (a full disk, a closed pipe)
+	// must not pass for having been told.
+	stdout := a.stdout
+	out := bufio.NewWriter(stdout)
+	a.stdout = out
+	code := c.do(a, args[1:])
+	a.stdout = stdout
+	if err := out.Flush(); err != nil && code != exitError {
+		a.say("writing the output: " + oneLine(err))
+		return exitError
+	}
+	return code
+}
+
+func (a *app) unknownCommand(args []string) int {
+	a.say(fmt.Sprintf("%s is not a command of holdfast; \"holdfast help\" lists them", visible(args[0])))
+	if len(args) > 1 && args[1] == "--" {
+		a.more("To hold a lock for a command: holdfast run LOCK -- COMMAND...")
+	}
+	return exitUsage
+}
+
+// command is one of holdfast's commands.
+type command struct {
+	name     string
+	synopsis string // how it is called
+	summary  string // in a line of the overview
+	help     string // what follows the synopsis
+	do       func(a *app, args []string) int
+	// direct: standard output is not buffered, as it is handed to a child, or
+	// read by someone who waits for each line.
+	direct bool
+}
+
+// commands is a function, not a table, as some of them look at the table.
+func commands() []command {
+	return []command{
+		{name: "run", synopsis: runSynopsis, help: runHelp, do: (*app).run, direct: true,
+			summary: "hold a lock while a command runs"},
+		{name: "status", synopsis: statusSynopsis, help: statusHelp, do: (*app).status,
+			summary: "tell who holds a lock, and whether they live"},
+		{name: "list", synopsis: listSynopsis, help: listHelp, do: (*app).list,
+			summary: "tell the same of every lock below a folder"},
+		{name: "break", synopsis: breakSynopsis, help: breakHelp, do: (*app).breakLock,
+			summary: "remove the lock file of a dead holder"},
+		{name: "doctor", synopsis: doctorSynopsis, help: doctorHelp, do: (*app).doctor,
+			summary: "check how far locks in a folder can be trusted"},
+		{name: "version", synopsis: versionSynopsis, help: versionHelp, do: (*app).version,
+			summary: "print the version"},
+		{name: "help", synopsis: helpSynopsis, help: helpHelp, do: (*app).help,
+			summary: "explain a command"},
+		{name: doctorChildName, do: (*app).doctorChild, direct: true}, // without summary: not shown
+	}
+}
+
+func find(name string) *command {
+	for _, c := range commands() {
+		if c.name == name {
+			return &c
+		}
+	}
+	return nil
+}
+
+// newFlags returns a set of flags that leaves printing to us.
+func newFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// parse reads the flags. When it returns false, the command is over, with this
+// exit code.
+func (a *app) parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(a.stdout, find(flags.Name()).manual())
+		return exitOK, false
+	case err != nil:
+		return a.misuse(flags.Name(), oneLine(err)), false
+	}
+	return exitOK, true
+}
+
+// parseOne reads the flags, and the one argument behind them.
+func (a *app) parseOne(flags *flag.FlagSet, args []string, what string) (arg string, code int, ok bool) {
+	if code, ok = a.parse(flags, args); !ok {
+		return "", code, false
+	}
+	switch rest := flags.Args(); {
+	case len(rest) == 1:
+		return rest[0], exitOK, true
+	case len(rest) == 0:
+		return "", a.misuse(flags.Name(), what+" is missing"), false
+	case strings.HasPrefix(rest[1], "-"):
+		return "", a.misuse(flags.Name(), fmt.Sprintf("flags go before %s: %s", what, visible(rest[1]))), false
+	default:
+		return "", a.misuse(flags.Name(), fmt.Sprintf("one %s is wanted, not %d", what, len(rest))), false
+	}
+}
+
+// isSet reports whether a flag was given, whatever its value.
+func isSet(flags *flag.FlagSet, name string) (set bool) {
+	flags.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+// misuse says what is wrong with a call of a command, and how it is called.
+func (a *app) misuse(name, what string) int {
+	a.say(fmt.Sprintf("%s: %s", name, what))
+	a.more("usage: " + find(name).synopsis)
+	a.more(fmt.Sprintf("\"holdfast help %s\" says more", name))
+	return exitUsage
+}
+
+// fail says what went wrong.
+func (a *app) fail(err error) int {
+	a.say(oneLine(err))
+	if errors.Is(err, lock.ErrInvalidName) {
+		return exitUsage
+	}
+	return exitError
+}
+
+// say writes a message for people. What comes from elsewhere must have gone
+// through visible or oneLine.
+func (a *app) say(text string) { fmt.Fprintln(a.stderr, "holdfast: "+text) }
+
+// more goes on with what say began.
+func (a *app) more(text string) { fmt.Fprintln(a.stderr, "  "+text) }

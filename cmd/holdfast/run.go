@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// maxTitle bounds the command line that goes into the lock file. It is for
+// people; a lock file must stay small whatever the command's arguments are.
+const maxTitle = 1000
+
+// runOptions is what a call of "holdfast run" asks for.
+type runOptions struct {
+	try     bool
+	timed   bool // timeout was given
+	timeout time.Duration
+	label   string
+	lock    string
+	command []string
+}
+
+// run holds a lock while a command runs.
+func (a *app) run(args []string) int {
+	o, code, ok := a.parseRun(args)
+	if !ok {
+		return code
+	}
+	// From here on a signal must not end us before the lock is let go.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, caughtSignals()...)
+	defer signal.Stop(signals)
+
+	held, code := a.take(o, signals)
+	if held == nil {
+		return code
+	}
+	code, lost := a.supervise(o.command, held, signals)
+	return a.letGo(held, code, lost)
+}
+
+func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
+	flags := newFlags("run")
+	flags.BoolVar(&o.try, "try", false, "")
+	flags.DurationVar(&o.timeout, "timeout", 0, "")
+	flags.StringVar(&o.label, "label", "", "")
+	if code, ok := a.parse(flags, args); !ok {
+		return o, code, false
+	}
+	o.timed = isSet(flags, "timeout")
+	if what := o.arguments(flags.Args()); what != "" {
+		return o, a.misuse("run", what), false
+	}
+	return o, exitOK, true
+}
+
+// arguments takes "LOCK -- COMMAND...", and returns what is wrong with it.
+func (o *runOptions) arguments(args []string) (wrong string) {
+	switch {
+	case o.try && o.timed:
+		return "-try and -timeout exclude each other"
+	case o.timeout < 0:
+		return fmt.Sprintf("-timeout %s is negative; 0 means to try once", o.timeout)
+	case len(args) == 0:
+		return "LOCK is missing"
+	case len(args) == 1:
+		return "there is no command to run"
+	case args[1] != "--" && strings.HasPrefix(args[1], "-"):
+		return fmt.Sprintf("flags go before LOCK: %s", visible(args[1]))
+	case args[1] != "--":
+		return "the command goes behind \"--\", so that its flags are its own"
+	case len(args) == 2:
+		return "there is no command behind \"--\""
+	}
+	o.lock, o.command = args[0], args[2:]
+	return ""
+}
+
+// title is what the lock file says of us.
+func (o *runOptions) title() string {
+	if o.label != "" {
+		return o.label
+	}
+	words := make([]string, len(o.command))
+	for i, word := range o.command {
+		words[i] = word
+		if quoted, ok := shellWord(word); ok {
+			words[i] = quoted
+		}
+	}
+	return shorten(strings.Join(words, " "), maxTitle)
+}
+
+// acquire gets the lock as the options say.
+func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.Held, error) {
+	switch {
+	case o.try || o.timed && o.timeout == 0:
+		return file.TryAcquire(ctx)
+	case !o.timed:
+		return file.Acquire(ctx)
+	}
+	timed, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	held, err := file.Acquire(timed)
+	var locked *lock.ErrLocked
+	if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &locked) {
+		// The time was up before the first look. A lock that is free is ours.
+		return file.TryAcquire(ctx)
+	}
+	return held, err
+}
+
+// take acquires the lock. Without it, the command is over with this exit code.
+func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.Held, int) {
+	type result struct {
+		held *lock.Held
+		err  error
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	file := lock.File{Path: o.lock, Cmd: o.title()}
+	results := make(chan result, 1)
+	go func() {
+		held, err := o.acquire(ctx, file)
+		results <- result{held, err}
+	}()
+
+	wait := waitNotice{file: file}
+	ticker := time.NewTicker(noticeEvery)
+	defer ticker.Stop()
+	var caught os.Signal
+	for {
+		select {
+		case <-ticker.C:
+			if caught == nil {
+				a.tellWait(ctx, &wait)
+			}
+		case s := <-signals:
+			if caught == nil {
+				caught = s
+				cancel()
+			}
+		case r := <-results:
+			if caught != nil {
+				return nil, a.gaveUp(r.held, caught)
+			}
+			return r.held, a.taken(o, r.err)
+		}
+	}
+}
+
+// gaveUp ends a wait that a signal ended. The lock may have come just then.
+func (a *app) gaveUp(held *lock.Held, s os.Signal) int {
+	if held != nil {
+		if err := held.Release(); err != nil {
+			a.say("releasing the lock: " + oneLine(err))
+		}
+	}
+	a.say(fmt.Sprintf("stopped waiting (%s); the lock was not taken, and the command not run", s))
+	return exitSignal + signalNumber(s)
+}
+
+// taken says why the lock was not had, if it was not.
+func (a *app) taken(o runOptions, err error) int {
+	var locked *lock.ErrLocked
+	switch {
+	case err == nil:
+		return exitOK
+	case !errors.As(err, &locked):
+		return a.fail(err)
+	}
+	path := visible(locked.Path)
+	if o.try || o.timeout == 0 {
+		a.say(path + " is locked; the command was not run")
+	} else {
+		a.say(fmt.Sprintf("%s is still locked after %s; the command was not run", path, o.timeout))
+	}
+	describe(a.stderr, refusal(locked))
+	return exitNotHad
+}
+
+// noticeEvery is how long a wait may last before people are told of it, and
+// between looks at whether the holder is still the same.
+const noticeEvery = time.Second
+
+// waitNotice is what has been told of a wait.
+type waitNotice struct {
+	file   lock.File
+	told   bool
+	holder holding
+}
+
+// holding tells one holding of a lock from another. What a holder that lives
+// changes in its claim (RenewedAt) is no part of it.
+type holding struct {
+	pid     int
+	created int64
+	nonce   string
+}
+
+// tellWait says who holds the lock we wait for, if that is news.
+func (a *app) tellWait(ctx context.Context, w *waitNotice) {
+	status, err := w.file.Inspect(ctx)
+	if err != nil || status.State == lock.StateFree || status.State == lock.StateDead {
+		return // it is about to be ours, or somebody's; and errors are Acquire's to tell
+	}
+	var holder holding
+	if h := status.Holder; h != nil {
+		holder = holding{h.PID, h.CreatedAt.UnixNano(), h.Nonce}
+	}
+	if w.told && holder == w.holder {
+		return
+	}
+	w.told, w.holder = true, holder
+	a.say("waiting for " + visible(status.Path))
+	describe(a.stderr, status)
+	if os.Getenv(lockVar) == status.Path {
+		a.more("          holdfast was itself started under this lock (" + lockVar + "): it may be waiting for its own end")
+	}
+}

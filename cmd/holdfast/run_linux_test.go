@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// TestKilledRun: with holdfast, its command dies, and whoever waits goes ahead.
+func TestKilledRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	first := start(t, runArgs(t, path, "stuck")...)
+	first.expect("ready")
+	next := start(t, runArgs(t, path, "hold")...)
+	next.await("waiting for")
+	first.cmd.Process.Kill()
+	next.expect("ready")
+	// The command has the same standard output: it ends only when both are gone.
+	if code, _, _ := first.finish(); code != -1 {
+		t.Errorf("the killed holdfast ended with %d", code)
+	}
+	if code, _, stderr := next.finish(); code != 0 {
+		t.Errorf("the next one ended with %d: %s", code, stderr)
+	}
+}
+
+// TestKilledRunThenTry: not even the one who doesn't wait has to do anything.
+func TestKilledRunThenTry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	dieHolding(t, path)
+	wantCode(t, exitDead, "status", path)
+	wantCode(t, 5, append([]string{"run", "-try", path, "--"}, role(t, "exit", "5")...)...)
+	wantCode(t, exitOK, "status", path)
+}
+
+// TestTerminalInterruptsOnce: a Ctrl-C goes to the whole foreground group. The
+// command must not get it from holdfast a second time.
+func TestTerminalInterruptsOnce(t *testing.T) {
+	terminal, tty := openTerminal(t)
+	cmd := child(t, runArgs(t, filepath.Join(t.TempDir(), ".lock"), "signals")...)
+	cmd.ExtraFiles = []*os.File{tty}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+	p := startCommand(t, cmd)
+	p.expect("ready")
+	for range 3 {
+		if _, err := terminal.Write([]byte{3}); err != nil {
+			t.Fatal(err)
+		}
+		p.expect("interrupt")
+	}
+	p.signal(syscall.SIGTERM) // handed on behind anything that was before it
+	p.expect("terminated")
+	if code, rest, _ := p.finish(); code != 9 || rest != "" {
+		t.Errorf("exit code %d, and the command also got: %s", code, rest)
+	}
+}
+
+// openTerminal returns a pseudo-terminal, from both sides.
+func openTerminal(t *testing.T) (terminal, tty *os.File) {
+	t.Helper()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	var unlock, number int32
+	for request, arg := range map[uintptr]*int32{syscall.TIOCSPTLCK: &unlock, syscall.TIOCGPTN: &number} {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), request, uintptr(unsafe.Pointer(arg))); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tty.Close() })
+	return terminal, tty
+}
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"help"}, {"version"}, {"status", filepath.Join(dir, "l")}, {"list", dir}, {"list", "-json", dir}, {"doctor", dir},
+	} {
+		write(t, filepath.Join(dir, "some.lock"), foreign)
+		cmd := child(t, args...)
+		cmd.Stdout = full
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != exitError || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%q: exit code %d, want %d; it said: %s", args, code, exitError, stderr.String())
+		}
+	}
+}
+
+// TestListGoesOn: what can't be read is told, and the rest is listed.
+func TestListGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "z.lock"), foreign)
+	// A path that is too long for the kernel is a folder that not even root reads.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		name := strings.Repeat("d", 250)
+		if err := root.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		deeper, err := root.OpenRoot(name)
+		root.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		root = deeper
+	}
+	root.Close()
+	stdout, stderr := wantCode(t, exitError, "list", dir)
+	wantText(t, stdout, "far away", "1 lock: 0 held, 0 free, 0 dead, 1 unknown; 1 not read")
+	wantText(t, stderr, "holdfast: ", "too long")
+	stdout, _ = wantCode(t, exitError, "list", "-json", dir)
+	wantText(t, stdout, "far away")
+}
+
+// TestDoctorWhereNothingCanBeWritten is an error, and says which.
+func TestDoctorWhereNothingCanBeWritten(t *testing.T) {
+	stdout, _ := wantCode(t, exitError, "doctor", "/proc/self")
+	wantText(t, stdout, "no file can be created", "locks do not work here")
+}

@@ -1,0 +1,107 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// signalsRole names each signal that it gets, and ends at SIGTERM.
+func signalsRole([]string) int {
+	got := make(chan os.Signal, 16)
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	fmt.Println("ready")
+	time.AfterFunc(2*patience, func() { os.Exit(1) })
+	for s := range got {
+		fmt.Println(s)
+		if s == syscall.SIGTERM {
+			break
+		}
+	}
+	return 9
+}
+
+// apart starts holdfast in a session of its own, so that the terminal of whoever
+// runs the tests plays no part.
+func apart(t *testing.T, args ...string) *process {
+	t.Helper()
+	cmd := child(t, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return startCommand(t, cmd)
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	p := apart(t, runArgs(t, path, "signals")...)
+	p.expect("ready")
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGTERM} {
+		p.signal(s)
+		p.expect(s.String())
+	}
+	if code, _, stderr := p.finish(); code != 9 {
+		t.Errorf("exit code %d, want the command's, 9: %s", code, stderr)
+	}
+	wantCode(t, exitOK, "status", path)
+}
+
+func TestRunTellsSignalThatKilledCommand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	wantCode(t, exitSignal+int(syscall.SIGKILL), runArgs(t, path, "killself")...)
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		p := apart(t, runArgs(t, path, "stuck")...)
+		p.expect("ready")
+		p.signal(s)
+		if code, _, stderr := p.finish(); code != exitSignal+int(s) {
+			t.Errorf("%v: exit code %d, want %d: %s", s, code, exitSignal+int(s), stderr)
+		}
+		wantCode(t, exitOK, "status", path)
+	}
+}
+
+// TestNohup: what was to be ignored stays so, for holdfast and for the command.
+func TestNohup(t *testing.T) {
+	p := child(t, runArgs(t, filepath.Join(t.TempDir(), ".lock"), "signals")...)
+	nohup := exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$0" "$@"`}, p.Args...)...)
+	nohup.Env = p.Env
+	q := startCommand(t, nohup)
+	q.expect("ready")
+	q.signal(syscall.SIGHUP)
+	q.signal(syscall.SIGTERM)
+	q.expect(syscall.SIGTERM.String())
+}
+
+func TestSignalEndsWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	holder := holdLock(t, path)
+	before := snapshot(t, filepath.Dir(path))
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		p := apart(t, runArgs(t, path, "env")...)
+		p.await("waiting for")
+		p.signal(s)
+		code, stdout, stderr := p.finish()
+		if code != exitSignal+int(s) || stdout != "" {
+			t.Errorf("%v: exit code %d, want %d, and no command: %q", s, code, exitSignal+int(s), stdout)
+		}
+		wantText(t, stderr, "stopped waiting")
+	}
+	if after := snapshot(t, filepath.Dir(path)); after != before {
+		t.Errorf("something was left behind:\n%s\nwas\n%s", after, before)
+	}
+	if code, _, _ := holder.finish(); code != 0 {
+		t.Errorf("the holder ended with %d", code)
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// visible makes a text from outside (a lock file, a path) fit for a terminal:
+// what does not print, a line break included, comes as an escape of Go. Whoever
+// can write a lock file could otherwise write to the terminal of whoever looks at
+// it: move the cursor, turn the text around, or fake our own messages.
+func visible(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			b.WriteString(s[:size])
+		} else {
+			quoted := strconv.Quote(s[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// oneLine gives an error in words. Its text may hold a path, or, of several
+// errors joined, line breaks.
+func oneLine(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	return visible(strings.TrimPrefix(text, "lock: ")) // "holdfast: lock: ..." says nothing
+}
+
+// shorten cuts a text to at most n bytes, between two characters.
+func shorten(s string, n int) string {
+	const cut = "…"
+	if len(s) <= n {
+		return s
+	}
+	end := n - len(cut)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + cut
+}
+
+// shellWord quotes a word so that it can be pasted into a shell: what it holds
+// may come from a lock file that someone wrote to have it pasted. It returns
+// false for what can't be shown and pasted as it is.
+func shellWord(s string) (string, bool) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
+	switch {
+	case s != visible(s):
+		return "", false
+	case s != "" && strings.Trim(s, plain) == "":
+		return s, true
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
+}
+
+// ago gives an age as people would.
+func ago(age time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case age < 0:
+		return "in the future"
+	case age < time.Minute:
+		return age.Truncate(time.Second).String()
+	case age < 2*day:
+		return strings.TrimSuffix(age.Truncate(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd%dh", age/day, age%day/time.Hour)
+}
+
+// who names a holder.
+func who(h *lock.LockInfo) string {
+	if h == nil {
+		return "not known: there is no claim, or none that can be read"
+	}
+	text := "pid " + strconv.Itoa(h.PID)
+	if h.Hostname != "" {
+		text += " on " + visible(h.Hostname)
+	}
+	if h.Mode != "" {
+		text += ", " + visible(h.Mode)
+	}
+	if h.Cmd != "" {
+		text += ": " + visible(shorten(h.Cmd, 300))
+	}
+	return text
+}
+
+// describe writes what is known of a lock, and what to do about it.
+func describe(w io.Writer, s lock.Status) {
+	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
+	if s.State != lock.StateFree {
+		line("holder", who(s.Holder))
+		if s.Holder != nil {
+			since := s.Holder.CreatedAt
+			line("since", fmt.Sprintf("%s (%s)", since.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(since))))
+		}
+	}
+	why := map[lock.State]string{
+		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
+	}
+	line(why[s.State], visible(string(s.Evidence)))
+	for i, text := range advice(s) {
+		line([]string{"next", ""}[min(i, 1)], text)
+	}
+}
+
+// advice says what a person can do about a lock.
+func advice(s lock.Status) []string {
+	switch {
+	case s.State == lock.StateFree:
+		return nil
+	case s.State == lock.StateDead:
+		return []string{"nothing needs to be done: whoever acquires the lock next takes it over"}
+	case s.State == lock.StateHeld:
+		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
+	case s.Evidence == lock.NotALockFile:
+		return []string{"what lies at that path is not holdfast's to remove; if nothing uses it, move it away"}
+	}
+	if force := forceCommand(s); force != "" {
+		return []string{"if you know that this holder is gone:", "  " + force}
+	}
+	return []string{"if you know that its holder is gone, and nothing else uses the file, remove it by hand"}
+}
+
+// forceCommand is the call that would break this lock for certain; "" if there is
+// none.
+func forceCommand(s lock.Status) string {
+	if s.Holder == nil || s.Holder.Nonce == "" {
+		return ""
+	}
+	nonce, ok := shellWord(s.Holder.Nonce)
+	path, ok2 := shellWord(s.Path)
+	if !ok || !ok2 {
+		return ""
+	}
+	return "holdfast break -force " + nonce + " " + path
+}
+
+// refusal is what an *ErrLocked knows, in the form of a status.
+func refusal(e *lock.ErrLocked) lock.Status {
+	state := lock.StateUnknown
+	if e.Verdict == lock.Alive {
+		state = lock.StateHeld
+	}
+	return lock.Status{Path: e.Path, State: state, Evidence: e.Evidence, Holder: e.Info}
+}

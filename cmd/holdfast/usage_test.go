@@ -1,0 +1,82 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWrongUse(t *testing.T) {
+	dir := t.TempDir()
+	l := filepath.Join(dir, "l")
+	for _, c := range []struct {
+		args []string
+		hint string
+	}{
+		{nil, "usage:"},
+		{[]string{"stauts", l}, `"holdfast help" lists them`},
+		{[]string{l, "--", "true"}, "holdfast run LOCK -- COMMAND"},
+		{[]string{"run"}, "LOCK is missing"},
+		{[]string{"run", l}, "no command"},
+		{[]string{"run", l, "--"}, "no command"},
+		{[]string{"run", l, "true"}, `"--"`},
+		{[]string{"run", l, "-try", "--", "true"}, "flags go before LOCK"},
+		{[]string{"run", "-try", "-timeout", "1s", l, "--", "true"}, "exclude each other"},
+		{[]string{"run", "-timeout", "-1s", l, "--", "true"}, "negative"},
+		{[]string{"run", "-timeout", "10", l, "--", "true"}, "-timeout"},
+		{[]string{"run", "-bogus", l, "--", "true"}, "-bogus"},
+		{[]string{"run", "", "--", "true"}, "empty"},
+		{[]string{"run", dir + "/", "--", "true"}, "folder"},
+		{[]string{"run", l + ".flock", "--", "true"}, "suffix"},
+		{[]string{"status"}, "LOCK is missing"},
+		{[]string{"status", l, "-json"}, "flags go before LOCK"},
+		{[]string{"status", l, l}, "one LOCK"},
+		{[]string{"status", ""}, "empty"},
+		{[]string{"list"}, "DIR is missing"},
+		{[]string{"list", dir, dir}, "one DIR"},
+		{[]string{"break"}, "LOCK is missing"},
+		{[]string{"break", "-force", l}, "LOCK is missing"},
+		{[]string{"break", "-force", "", l}, "nonce"},
+		{[]string{"doctor"}, "DIR is missing"},
+		{[]string{"version", "x"}, "no arguments"},
+		{[]string{"help", "x"}, "lists them"},
+		{[]string{"help", "run", "run"}, "one COMMAND"},
+	} {
+		stdout, stderr := wantCode(t, exitUsage, c.args...)
+		if stdout != "" {
+			t.Errorf("%q: standard output is not for messages: %s", c.args, stdout)
+		}
+		wantText(t, stderr, c.hint)
+	}
+	if got := names(t, dir); got != "" {
+		t.Errorf("wrong use left behind: %s", got)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	all, _ := wantCode(t, exitOK, "help")
+	for _, flag := range []string{"-h", "-help", "--help"} {
+		if got, _ := wantCode(t, exitOK, flag); got != all {
+			t.Errorf("holdfast %s differs from holdfast help", flag)
+		}
+	}
+	for _, c := range commands() {
+		if c.summary == "" {
+			if strings.Contains(all, c.name) {
+				t.Errorf("%s is not for people, and shown", c.name)
+			}
+			continue
+		}
+		wantText(t, all, c.name, c.summary)
+		manual, _ := wantCode(t, exitOK, "help", c.name)
+		wantText(t, manual, c.synopsis)
+		if strings.Contains(c.synopsis, "LOCK") || strings.Contains(c.synopsis, "DIR") {
+			wantText(t, manual, "exit codes", "example")
+		}
+		if got, _ := wantCode(t, exitOK, c.name, "-h"); got != manual {
+			t.Errorf("holdfast %s -h differs from holdfast help %[1]s", c.name)
+		}
+	}
+	version, _ := wantCode(t, exitOK, "version")
+	wantText(t, version, "holdfast ", "go1.")
+}
