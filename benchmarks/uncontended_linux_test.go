@@ -1,0 +1,86 @@
+package benchmarks
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkUncontended acquires and releases a lock that nobody else wants, and
+// in turn with it makes the bare system calls of the same protocol. "x-floor" is
+// the ratio of the two.
+func BenchmarkUncontended(b *testing.B) {
+	for name, dir := range map[string]string{"tmp": b.TempDir(), "shm": shm(b)} {
+		b.Run(name, func(b *testing.B) {
+			ours := lock.File{Path: filepath.Join(dir, "ours")}
+			floor := filepath.Join(dir, "floor")
+			claim := claimSize(b, ours)
+			var oursTook, floorTook time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				bareProtocol(b, floor, claim)
+				middle := time.Now()
+				held, err := ours.TryAcquire(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := held.Release(); err != nil {
+					b.Fatal(err)
+				}
+				floorTook += middle.Sub(begin)
+				oursTook += time.Since(middle)
+			}
+			b.ReportMetric(0, "ns/op") // of both together: it says nothing
+			b.ReportMetric(float64(floorTook.Nanoseconds())/float64(b.N), "floor-ns/op")
+			b.ReportMetric(float64(oursTook.Nanoseconds())/float64(b.N), "holdfast-ns/op")
+			b.ReportMetric(float64(oursTook)/float64(floorTook), "x-floor")
+		})
+	}
+}
+
+// bareProtocol is open, flock, create O_EXCL, write, fchmod, close, unlink,
+// close.
+func bareProtocol(b *testing.B, path string, claim []byte) {
+	sibling, err := unix.Open(path+".flock", unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	check(b, err)
+	check(b, unix.Flock(sibling, unix.LOCK_EX|unix.LOCK_NB))
+	file, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o200)
+	check(b, err)
+	_, err = unix.Write(file, claim)
+	check(b, err)
+	check(b, unix.Fchmod(file, 0o600))
+	check(b, unix.Close(file))
+	check(b, unix.Unlink(path))
+	check(b, unix.Close(sibling))
+}
+
+// claimSize returns as many bytes as a claim of ours has.
+func claimSize(b *testing.B, f lock.File) []byte {
+	held, err := f.TryAcquire(context.Background())
+	check(b, err)
+	var st unix.Stat_t
+	check(b, unix.Stat(f.Path, &st))
+	check(b, held.Release())
+	return make([]byte, st.Size)
+}
+
+// shm returns a folder on tmpfs, where the filesystem itself costs least and our
+// own work shows most.
+func shm(b *testing.B) string {
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast")
+	check(b, err)
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func check(b *testing.B, err error) {
+	if err != nil {
+		b.Helper()
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs every test of every module. What the tests need beyond Go is installed
+# where that can be done (as root, through apt); otherwise this says what is
+# missing and fails. Nothing is skipped in silence.
+#
+#   sh tests/all.sh [flags for go test]
+set -eu
+cd "$(dirname "$0")/.."
+
+missing=
+need() { # COMMAND DEBIAN-PACKAGE...
+	command -v "$1" >/dev/null 2>&1 && return
+	shift
+	missing="$missing $*"
+}
+need gcc gcc libc6-dev # the race detector links with it
+need flock util-linux  # we must keep out, and be kept out by, flock(1)
+
+if [ -n "$missing" ]; then
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+		echo "tests/all.sh: installing$missing"
+		apt-get update -qq
+		# shellcheck disable=SC2086 # a list of packages
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+	else
+		echo "tests/all.sh: missing, and not root with apt: install$missing" >&2
+		exit 1
+	fi
+fi
+
+for module in . tests benchmarks; do
+	echo "== go test -race, module $module"
+	(cd "$module" && CGO_ENABLED=1 go test -race "$@" ./...)
+done

@@ -1,0 +1,162 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// churn acquires the lock at args[0] again and again, until it is killed. Under
+// it, it raises a counter in two steps that only exclusion makes one, and puts up
+// a mark that only one at a time can put up. It prints what it has done.
+func churn(args []string) error {
+	f := lock.File{Path: args[0], Cmd: "churn"}
+	for {
+		held, err := f.Acquire(context.Background())
+		if err != nil {
+			return err
+		}
+		if err := underLock(f.Path); err != nil {
+			return err
+		}
+		if err := held.Release(); err != nil {
+			return err
+		}
+		fmt.Println("done")
+	}
+}
+
+// underLock does the work that must not be done by two at once. The mark is a
+// symbolic link, made in one step, that names its maker; one that was
+// left by a process that was killed is told from a rival's by that process
+// having gone.
+func underLock(path string) error {
+	mark := path + ".mark"
+	for {
+		err := os.Symlink(strconv.Itoa(os.Getpid()), mark)
+		if err == nil {
+			break
+		}
+		owner, rerr := os.Readlink(mark)
+		if !errors.Is(err, fs.ErrExist) || rerr != nil {
+			return fmt.Errorf("mark: %w, %w", err, rerr)
+		}
+		if _, err := os.Stat("/proc/" + owner); err == nil && !isZombie(owner) {
+			return fmt.Errorf("not alone: pid %s is at work too", owner)
+		}
+		if err := os.Remove(mark); err != nil {
+			return fmt.Errorf("not alone: the mark of pid %s went away: %w", owner, err)
+		}
+	}
+	counter := path + ".counter"
+	text, err := os.ReadFile(counter)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	n, _ := strconv.Atoi(string(text))
+	// Renamed into place, so that a kill leaves the old or the new.
+	if err := os.WriteFile(counter+".new", []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(counter+".new", counter); err != nil {
+		return err
+	}
+	return os.Remove(mark)
+}
+
+// isZombie: a process that was killed lets go of its lock shortly before it has
+// gone, and stays visible until it is waited for.
+func isZombie(pid string) bool {
+	for range 1000 {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") || strings.Contains(string(stat), ") X ") {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// TestChaos: eight processes contend, one of them is killed every few
+// milliseconds and replaced. Nobody is ever in there with another, no work that
+// was reported done is lost, and in the end the lock is free without a hand.
+func TestChaos(t *testing.T) {
+	const procs, kills = 8, 200
+	path := filepath.Join(t.TempDir(), ".lock")
+
+	type churner struct {
+		cmd  *exec.Cmd
+		done chan int // how often it reported its work done
+	}
+	launch := func() *churner {
+		c := &churner{cmd: play(t, "churn", path), done: make(chan int, 1)}
+		out, err := c.cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { c.done <- countLines(out) }()
+		return c
+	}
+	var reported int
+	stop := func(c *churner) {
+		c.cmd.Process.Kill()
+		reported += <-c.done
+		if err := c.cmd.Wait(); !strings.Contains(fmt.Sprint(err), "killed") {
+			t.Errorf("a process ended by itself: %v", err)
+		}
+	}
+
+	var running []*churner
+	for range procs {
+		running = append(running, launch())
+	}
+	for range kills {
+		time.Sleep(rand.N(10 * time.Millisecond)) // any instruction
+		i := rand.IntN(procs)
+		stop(running[i])
+		running[i] = launch()
+	}
+	for _, c := range running {
+		stop(c)
+	}
+
+	text, err := os.ReadFile(path + ".counter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever was killed may have counted without having reported it.
+	if counted < reported || counted > reported+kills+procs {
+		t.Errorf("%d reported, %d counted; want no fewer, and at most %d more", reported, counted, kills+procs)
+	}
+	t.Logf("%d acquisitions, %d kills", counted, kills+procs)
+	if code, out := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
+		t.Errorf("the lock afterwards: exit %d: %s", code, out)
+	}
+}
+
+func countLines(r io.Reader) (n int) {
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		n++
+	}
+	return n
+}

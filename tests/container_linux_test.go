@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// hold takes the lock at args[0], says so, and keeps it.
+func hold(args []string) error {
+	held, err := lock.File{Path: args[0], Cmd: "container"}.TryAcquire(context.Background())
+	if err != nil {
+		fmt.Println("error:", err)
+		return nil
+	}
+	fmt.Println("held by pid", held.Info().PID)
+	time.Sleep(time.Hour)
+	return nil
+}
+
+// TestContainersBothPID1: in two containers that share a folder, each holder is
+// pid 1. (By pid alone the second sees itself alive in the first's claim, or sees
+// the first's claim as its own.)
+func TestContainersBothPID1(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make pid namespaces")
+	}
+	path := filepath.Join(t.TempDir(), ".lock")
+	first, said := container(t, path)
+	if said != "held by pid 1" {
+		t.Fatalf("first container: %s", said)
+	}
+	if _, said := container(t, path); said == "held by pid 1" {
+		t.Fatal("second container holds the lock as well")
+	}
+	if code, out := run(t, holdfast, "status", path); code != 3 {
+		t.Errorf("status from outside: exit %d, want 3: %s", code, out)
+	}
+
+	first.Process.Kill()
+	first.Wait()
+	// Now pid 1 of another container is alive, and so is ours; neither is it.
+	if code, out := run(t, holdfast, "status", path); code != 4 {
+		t.Errorf("status after the holder's death: exit %d, want 4: %s", code, out)
+	}
+	if _, said := container(t, path); said != "held by pid 1" {
+		t.Errorf("third container, after the first was killed: %s", said)
+	}
+}
+
+// container starts a holder as pid 1 of a pid namespace with its own /proc, and
+// returns what it says first.
+func container(t *testing.T, path string) (*exec.Cmd, string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `mount -t proc proc /proc && exec "$0" "$1"`, exe, path)
+	cmd.Env = append(os.Environ(), roleVar+"=hold")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, cmd)
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the container said nothing")
+	}
+	return cmd, lines.Text()
+}

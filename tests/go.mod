@@ -1,0 +1,12 @@
+module github.com/holdfast-go/holdfast/tests
+
+go 1.25.0
+
+require github.com/holdfast-go/holdfast v0.0.0
+
+require (
+	github.com/gofrs/flock v0.13.1 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace github.com/holdfast-go/holdfast => ../
