@@ -21,6 +21,8 @@ func (a *app) breakLock(args []string) int {
 	if force && *nonce == "" {
 		return a.misuse("break", "-force wants the nonce of the claim; \"holdfast status -json LOCK\" shows it")
 	}
+	// StaleAfter stays at its default, by which age alone never has somebody's data
+	// removed that lies at the path by mistake.
 	file := lock.File{Path: path}
 	var before lock.Status
 	var err error
@@ -40,7 +42,7 @@ func (a *app) breakLock(args []string) int {
 	return exitOK
 }
 
-// broken says what has been removed.
+// broken says what has been removed: it can't be looked up any more.
 func (a *app) broken(before lock.Status) {
 	path := visible(before.Path)
 	if before.State == lock.StateFree {
@@ -72,6 +74,7 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) int {
 	}
 	a.say(path + " was not broken: its holder is not known to be dead")
 	describe(a.stderr, status)
+	// What -force is worth depends on what keeps the lock locked.
 	switch command := forceCommand(status); {
 	case command == "":
 	case status.Evidence == lock.KernelLockHeld:

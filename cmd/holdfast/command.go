@@ -28,11 +28,14 @@ type hold interface {
 // supervise runs the command under a lock that is held, and returns the exit code
 // that it calls for. lost reports that the lock was lost meanwhile.
 func (a *app) supervise(argv []string, held hold, signals <-chan os.Signal) (code int, lost bool) {
+	// Without a fence the command is not run: one that relies on it would have to
+	// refuse all its work, or worse, take an empty string for a number.
 	fence, err := held.Fence()
 	if err != nil {
 		return a.fail(err), false
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
+	// These are files, which the command inherits: nothing is copied in between.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
 	cmd.Env = append(os.Environ(), lockVar+"="+held.Path(), fenceVar+"="+strconv.FormatInt(fence, 10))
 	cmd.SysProcAttr = dieWithUs()
@@ -48,7 +51,7 @@ func (a *app) supervise(argv []string, held hold, signals <-chan os.Signal) (cod
 		case s := <-signals:
 			forward(cmd.Process, s)
 		case <-loss:
-			loss, lost = nil, true // once is enough
+			loss, lost = nil, true // a closed channel would be ready for ever
 			a.say("lost " + visible(held.Path()) + ": its lock file is no longer ours")
 			a.more("someone removed it, or took us for dead; others may be at work under that lock, so the command is asked to end")
 			terminate(cmd.Process)
@@ -77,6 +80,8 @@ func launch(cmd *exec.Cmd) (started, ended <-chan error) {
 }
 
 // cannotRun says why the command could not be started. The codes are a shell's.
+// That is found out only under the lock: an earlier holder may have been the one
+// to install the command.
 func (a *app) cannotRun(err error) int {
 	a.say("the command can't be run: " + oneLine(err))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +102,9 @@ func (a *app) ended(err error) int {
 	return a.fail(err)
 }
 
-// letGo releases the lock, and returns the exit code of it all.
+// letGo releases the lock, and returns the exit code of it all. The command's own
+// failure says more than ours; but a command that succeeded while others may have
+// been at work under the same lock has not succeeded at what it was run for.
 func (a *app) letGo(held hold, code int, lost bool) int {
 	err := held.Release()
 	isLost := errors.Is(err, lock.ErrLost)

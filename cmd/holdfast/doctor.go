@@ -28,7 +28,8 @@ type check struct {
 	Detail string  `json:"detail"`
 }
 
-// report is all that doctor finds out about a folder.
+// report is all that doctor finds out about a folder. With -json it is the output,
+// so its keys are part of the interface.
 type report struct {
 	Path       string        `json:"path"`
 	Mode       mode          `json:"mode"`
@@ -109,7 +110,7 @@ func examine(ctx context.Context, dir string) (*report, error) {
 	}
 	r.checkFilesystem(fsys)
 
-	// In a folder of its own nothing that we do can meet anybody's lock.
+	// In a folder of its own (mode 0700) nothing that we do can meet anybody's lock.
 	scratch, err := os.MkdirTemp(dir, ".holdfast-doctor-")
 	if err != nil {
 		r.add("permissions", bad, "no file can be created: "+oneLine(err))
@@ -121,6 +122,7 @@ func examine(ctx context.Context, dir string) (*report, error) {
 		}
 	}
 	r.checkIdentity()
+	// What an interruption cut short must not be taken for a finding.
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("examining %s: %w", dir, context.Cause(ctx))
 	}
@@ -161,6 +163,7 @@ func (r *report) checkIdentity() {
 		r.add("process", good, detail)
 	}
 
+	// A boot id tells a pid of this boot from one of an earlier boot.
 	r.BootID = visible(platform.ThisHost().BootID)
 	if r.BootID == "" {
 		r.add("boot", weak, "this system does not tell one boot from the next; a holder that died with the machine may look alive")

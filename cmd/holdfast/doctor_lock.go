@@ -24,6 +24,8 @@ func (r *report) checkFiles(scratch string) {
 	r.add("permissions", good, "files can be created, written, renamed and removed")
 }
 
+// tryFiles goes through the calls in the order in which acquiring, reclaiming and
+// releasing make them.
 func tryFiles(scratch string) error {
 	path := filepath.Join(scratch, "probe")
 	f, err := platform.CreateIncomplete(path)
@@ -38,6 +40,7 @@ func tryFiles(scratch string) error {
 	if err != nil {
 		return err
 	}
+	// Some filesystems (vfat, many a FUSE and CIFS mount) ignore modes.
 	if !platform.IsIncomplete(info) {
 		return errors.New("files can't be marked as incomplete here (mode 0200 does not stick)")
 	}
@@ -84,6 +87,7 @@ func (r *report) checkKernelLock(ctx context.Context, path string) {
 		r.add(checkDescriptors, bad, "not free after it was dropped: "+oneLine(err))
 	}
 
+	// That was one process, excluding itself. Others are another matter.
 	processes, death := tryProcesses(ctx, path)
 	r.result(checkProcesses, processes, "refused while another process holds, granted after")
 	if processes == nil {
@@ -103,6 +107,7 @@ func (r *report) result(name string, err error, detail string) {
 	}
 }
 
+// wantBusy returns nil if the lock at path is refused, as it must be.
 func wantBusy(path string) error {
 	second, err := platform.TryKernelLock(path, platform.Exclusive)
 	switch {
@@ -114,6 +119,7 @@ func wantBusy(path string) error {
 	return err
 }
 
+// wantFree returns nil if the lock at path is granted; it is dropped again.
 func wantFree(path string) error {
 	k, err := platform.TryKernelLock(path, platform.Exclusive)
 	if err != nil {
@@ -170,9 +176,10 @@ func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	if answer := ask(); answer != answerGranted {
 		return fmt.Errorf("not granted after it was dropped: the second process said %q", answer), nil
 	}
-	if err := wantBusy(path); err != nil {
+	if err := wantBusy(path); err != nil { // now the other way round
 		return err, nil
 	}
+	// The point of it all: the kernel, and nobody else, lets go for the dead.
 	if err := child.Process.Kill(); err != nil {
 		return nil, err
 	}
@@ -202,6 +209,8 @@ func startDoctorChild(ctx context.Context, path string) (cmd *exec.Cmd, ask func
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
+	// One question, one answer: so each process knows what the other has done,
+	// and nothing depends on time.
 	lines := bufio.NewScanner(answers)
 	ask = func() string {
 		if _, err := fmt.Fprintln(orders, "try"); err != nil {

@@ -31,6 +31,7 @@ func (a *app) list(args []string) int {
 	if *asJSON {
 		show, finish = a.jsonLines()
 	}
+	// One lock that can't be read must not hide the others.
 	failed := 0
 	for status, err := range lock.List(context.Background(), dir) {
 		if err != nil {
@@ -76,7 +77,7 @@ const maxLabel = 40
 func (a *app) table() (show func(lock.Status) error, finish func(failed int) error) {
 	counts := map[lock.State]int{}
 	total := 0
-	now := time.Now()
+	now := time.Now() // one for all, or equal ages would differ
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	show = func(s lock.Status) error {
 		if total == 0 {
@@ -106,7 +107,8 @@ func (a *app) table() (show func(lock.Status) error, finish func(failed int) err
 	return show, finish
 }
 
-// cell makes a text from a lock file one short cell of a table.
+// cell makes a text from a lock file one short cell of a table. A tab or a line
+// break in it, which would start another cell, comes as an escape.
 func cell(s string) string {
 	if s == "" {
 		return "-"

@@ -53,7 +53,7 @@ func (a *app) main(args []string) int {
 		fmt.Fprint(a.stderr, overview())
 		return exitUsage
 	}
-	switch args[0] {
+	switch args[0] { // what people try first
 	case "-h", "-help", "--help":
 		args = []string{"help"}
 	case "-version", "--version":
@@ -82,7 +82,7 @@ func (a *app) main(args []string) int {
 
 func (a *app) unknownCommand(args []string) int {
 	a.say(fmt.Sprintf("%s is not a command of holdfast; \"holdfast help\" lists them", visible(args[0])))
-	if len(args) > 1 && args[1] == "--" {
+	if len(args) > 1 && args[1] == "--" { // "run" was forgotten
 		a.more("To hold a lock for a command: holdfast run LOCK -- COMMAND...")
 	}
 	return exitUsage
@@ -181,7 +181,8 @@ func (a *app) misuse(name, what string) int {
 	return exitUsage
 }
 
-// fail says what went wrong.
+// fail says what went wrong. A path that can't be a lock's is wrong use; nothing
+// has been touched then.
 func (a *app) fail(err error) int {
 	a.say(oneLine(err))
 	if errors.Is(err, lock.ErrInvalidName) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -60,7 +61,9 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	return o, exitOK, true
 }
 
-// arguments takes "LOCK -- COMMAND...", and returns what is wrong with it.
+// arguments takes "LOCK -- COMMAND...", and returns what is wrong with it. Package
+// flag stops at LOCK, so that "--" is still there, unless someone put one before
+// LOCK as well, as for a lock whose name begins with "-".
 func (o *runOptions) arguments(args []string) (wrong string) {
 	switch {
 	case o.try && o.timed:
@@ -82,7 +85,8 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 	return ""
 }
 
-// title is what the lock file says of us.
+// title is what the lock file says of us: the command line, in a form that can be
+// read, and mostly pasted.
 func (o *runOptions) title() string {
 	if o.label != "" {
 		return o.label
@@ -99,13 +103,13 @@ func (o *runOptions) title() string {
 
 // acquire gets the lock as the options say.
 func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.Held, error) {
-	switch {
-	case o.try || o.timed && o.timeout == 0:
+	if o.try || o.timed && o.timeout == 0 || isObstacle(o.lock) {
 		return file.TryAcquire(ctx)
-	case !o.timed:
-		return file.Acquire(ctx)
 	}
-	timed, cancel := context.WithTimeout(ctx, o.timeout)
+	timed, cancel := ctx, func() {}
+	if o.timed {
+		timed, cancel = context.WithTimeout(ctx, o.timeout)
+	}
 	defer cancel()
 	held, err := file.Acquire(timed)
 	var locked *lock.ErrLocked
@@ -114,6 +118,14 @@ func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.Held, e
 		return file.TryAcquire(ctx)
 	}
 	return held, err
+}
+
+// isObstacle reports whether there is something at a lock's path that no holder
+// put there: a folder, a link, a device. It won't go away by itself, as a lock
+// file does, so there is no point in waiting for it.
+func isObstacle(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && !info.Mode().IsRegular()
 }
 
 // take acquires the lock. Without it, the command is over with this exit code.
@@ -125,6 +137,8 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.Held, int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	file := lock.File{Path: o.lock, Cmd: o.title()}
+	// Acquire goes on beside us, so that signals and notices are ours to handle
+	// here, one at a time: no message can follow the news that it contradicts.
 	results := make(chan result, 1)
 	go func() {
 		held, err := o.acquire(ctx, file)
@@ -142,6 +156,7 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.Held, int) {
 				a.tellWait(ctx, &wait)
 			}
 		case s := <-signals:
+			// Acquire is still waited for: when it returns nothing is left behind.
 			if caught == nil {
 				caught = s
 				cancel()
@@ -173,13 +188,17 @@ func (a *app) taken(o runOptions, err error) int {
 	case err == nil:
 		return exitOK
 	case !errors.As(err, &locked):
-		return a.fail(err)
+		code := a.fail(err)
+		if errors.Is(err, fs.ErrNotExist) {
+			a.more("the folder of a lock must exist; holdfast does not make it, as it may be mistyped")
+		}
+		return code
 	}
 	path := visible(locked.Path)
-	if o.try || o.timeout == 0 {
-		a.say(path + " is locked; the command was not run")
-	} else {
+	if errors.Is(err, lock.ErrTimeout) {
 		a.say(fmt.Sprintf("%s is still locked after %s; the command was not run", path, o.timeout))
+	} else {
+		a.say(path + " is locked; the command was not run")
 	}
 	describe(a.stderr, refusal(locked))
 	return exitNotHad

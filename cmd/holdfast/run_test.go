@@ -32,6 +32,8 @@ func TestRunExitsWithCommandsStatus(t *testing.T) {
 	wantCode(t, exitCannotRun, "run", path, "--", filepath.Join(dir, "plain"))
 	wantCode(t, exitOK, "status", path)
 	wantCode(t, exitError, runArgs(t, filepath.Join(dir, "plain", ".lock"), "exit", "0")...)
+	_, stderr = wantCode(t, exitError, runArgs(t, filepath.Join(dir, "absent", ".lock"), "exit", "0")...)
+	wantText(t, stderr, "absent", "must exist")
 }
 
 func TestRunTellsCommandOfLockAndFence(t *testing.T) {
@@ -96,6 +98,24 @@ func TestRunIsRefusedWhileHeld(t *testing.T) {
 	}
 	// With the lock free, no time at all is enough.
 	wantCode(t, exitOK, append([]string{"run", "-timeout", "1ns", path, "--"}, role(t, "exit", "0")...)...)
+}
+
+// TestRunDoesNotWaitForWhatIsNoLock: a folder or a link at the path (a mistyped
+// path, or a trap) is told at once, and left alone.
+func TestRunDoesNotWaitForWhatIsNoLock(t *testing.T) {
+	dir := t.TempDir()
+	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{folder, link} {
+		_, stderr := wantCode(t, exitNotHad, runArgs(t, path, "exit", "0")...)
+		wantText(t, stderr, path+" is locked", "not a lock file", "move it away")
+		wantFile(t, path, true)
+	}
 }
 
 // TestRunWaits: it says whom it waits for, and goes ahead when they are done.
@@ -203,8 +223,8 @@ func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 	}()
 	code, lost := a.supervise(role(t, "stuck"), held, nil)
 	write.Close()
-	if !lost {
-		t.Error("the loss was not noticed")
+	if !lost || code == endedByItself {
+		t.Errorf("lost: %v, exit code %d; want the loss noticed, and the command ended", lost, code)
 	}
 	if code = a.letGo(held, code, lost); code != exitNotHad {
 		t.Errorf("exit code %d, want %d", code, exitNotHad)

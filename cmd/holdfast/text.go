@@ -58,13 +58,14 @@ func shellWord(s string) (string, bool) {
 	switch {
 	case s != visible(s):
 		return "", false
-	case s != "" && strings.Trim(s, plain) == "":
+	case s != "" && strings.Trim(s, plain) == "": // nothing else in it
 		return s, true
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
 }
 
-// ago gives an age as people would.
+// ago gives an age as people would. One in the future is a clock that was set, or
+// another machine's: it is no reason to show nonsense.
 func ago(age time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -96,7 +97,8 @@ func who(h *lock.LockInfo) string {
 	return text
 }
 
-// describe writes what is known of a lock, and what to do about it.
+// describe writes what is known of a lock, and what to do about it: who, since
+// when, why they are believed to be alive or dead, and what next.
 func describe(w io.Writer, s lock.Status) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 	if s.State != lock.StateFree {
