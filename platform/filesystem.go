@@ -11,8 +11,7 @@ type Filesystem struct {
 	Trusted bool
 }
 
-// FilesystemOf returns the filesystem that path, or if it does not exist the
-// folder in which it would be created, lies on.
+// FilesystemOf returns the filesystem that path, which must exist, lies on.
 func FilesystemOf(path string) (Filesystem, error) {
 	kind, err := filesystemKind(path)
 	if err != nil {

@@ -4,7 +4,6 @@ package platform
 
 import (
 	"io/fs"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,10 +11,9 @@ import (
 // filesystemKind gives the name that the kernel itself uses: "apfs", "ufs",
 // "ffs", "zfs", "hammer2", "nfs", "nullfs".
 func filesystemKind(path string) (string, error) {
-	kind, err := retryTypeName(path)
-	if err == unix.ENOENT {
-		path = filepath.Dir(path)
-		kind, err = retryTypeName(path)
+	kind, err := typeName(path)
+	for err == unix.EINTR {
+		kind, err = typeName(path)
 	}
 	if err != nil {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
@@ -24,12 +22,4 @@ func filesystemKind(path string) (string, error) {
 		kind = "unknown"
 	}
 	return kind, nil
-}
-
-func retryTypeName(path string) (string, error) {
-	kind, err := typeName(path)
-	for err == unix.EINTR {
-		kind, err = typeName(path)
-	}
-	return kind, err
 }

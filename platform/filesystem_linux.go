@@ -3,7 +3,6 @@ package platform
 import (
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,10 +36,9 @@ var kinds = map[uint32]string{
 
 func filesystemKind(path string) (string, error) {
 	var st unix.Statfs_t
-	err := retryStatfs(path, &st)
-	if err == unix.ENOENT {
-		path = filepath.Dir(path)
-		err = retryStatfs(path, &st)
+	err := unix.Statfs(path, &st)
+	for err == unix.EINTR {
+		err = unix.Statfs(path, &st)
 	}
 	if err != nil {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
@@ -49,12 +47,4 @@ func filesystemKind(path string) (string, error) {
 		return kind, nil
 	}
 	return fmt.Sprintf("unknown (%#x)", uint32(st.Type)), nil
-}
-
-func retryStatfs(path string, st *unix.Statfs_t) error {
-	err := unix.Statfs(path, st)
-	for err == unix.EINTR {
-		err = unix.Statfs(path, st)
-	}
-	return err
 }

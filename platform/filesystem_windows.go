@@ -1,9 +1,7 @@
 package platform
 
 import (
-	"errors"
 	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/windows"
@@ -15,10 +13,6 @@ import (
 func filesystemKind(path string) (string, error) {
 	// Links are followed, as it is their target that locks are asked of.
 	h, err := openHandle(path, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		path = filepath.Dir(path)
-		h, err = openHandle(path, 0)
-	}
 	if err != nil {
 		return "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/gofrs/flock"
@@ -115,7 +116,7 @@ func lockError(path string, err error) error {
 	// ENOLCK is what NFS without a lock daemon answers, but also a kernel that
 	// is short of memory. Only the former may pass for "no kernel locks here".
 	if isNoLocks(err) {
-		if fsys, ferr := FilesystemOf(path); ferr != nil || !fsys.Trusted {
+		if fsys, ferr := FilesystemOf(filepath.Dir(path)); ferr != nil || !fsys.Trusted {
 			err = errors.Join(err, errors.ErrUnsupported)
 		}
 	}
