@@ -187,7 +187,9 @@ func treeState(t *testing.T, dir string, except ...string) map[string]fileState 
 			s.content, err = os.Readlink(path)
 		case info.Mode().IsRegular() && info.Size() < 1<<20:
 			var data []byte
-			data, err = os.ReadFile(path)
+			if data, err = os.ReadFile(path); errors.Is(err, fs.ErrPermission) {
+				err = nil // its time and size must do
+			}
 			s.content = string(data)
 		}
 		tree[name] = s

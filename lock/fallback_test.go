@@ -329,14 +329,39 @@ func TestFallback_AcquireWaits(t *testing.T) {
 	})
 }
 
+// A deadline is a context that expires when it is told to.
+type deadline struct {
+	context.Context
+	passed chan struct{}
+	once   sync.Once
+}
+
+func newDeadline() *deadline {
+	return &deadline{Context: context.Background(), passed: make(chan struct{})}
+}
+
+func (d *deadline) pass()                 { d.once.Do(func() { close(d.passed) }) }
+func (d *deadline) Done() <-chan struct{} { return d.passed }
+
+func (d *deadline) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestFallback_GivesUpCleanly(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	defer letGo(t, held)
 	before := treeState(t, filepath.Dir(file.Path))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	_, err := file.Acquire(ctx)
+	ctx := newDeadline()
+	_, err := file.WithClock(func() time.Time {
+		ctx.pass() // while it is at work
+		return time.Now()
+	}).Acquire(ctx)
 	if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != held.Info().Nonce {
 		t.Errorf("holder is %+v", l.Info)
 	}

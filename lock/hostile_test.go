@@ -273,8 +273,9 @@ func TestHostile_LockPath(t *testing.T) {
 						asLocked(t, err)
 						ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 						defer cancel()
-						_, err = file.Acquire(ctx)
-						asLocked(t, err)
+						if _, err = file.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("Acquire: %v, want to wait for it", err)
+						}
 					})
 				}
 			})
@@ -391,8 +392,9 @@ func TestHostile_DataByMistake(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 					defer cancel()
-					_, err = file.Acquire(ctx)
-					asLocked(t, err)
+					if _, err = file.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Acquire: %v, want to wait for it", err)
+					}
 					_, err = file.Break(context.Background())
 					asLocked(t, err)
 					_, err = file.BreakForce(context.Background(), "")
@@ -607,7 +609,8 @@ func TestHostile_Path(t *testing.T) {
 			what := fmt.Sprintf("%.30q, %s", path, mode)
 			before := treeState(t, root)
 			_, err := file.TryAcquire(context.Background())
-			_, acquireErr := file.Acquire(context.Background())
+			var acquireErr error
+			promptly(t, "Acquire", func() { _, acquireErr = file.Acquire(context.Background()) })
 			for _, err := range []error{err, acquireErr} {
 				if err == nil {
 					t.Errorf("%s was accepted", what)
@@ -748,6 +751,26 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			}
 			letGo(t, held)
 			isAbsent(t, file.Path)
+			isAbsent(t, file.Path+".reclaim")
+			letGo(t, tryHold(t, file))
+		})
+	}
+}
+
+// TestHostile_VanishesDuringRelease: the lock file goes between the holder's last
+// look at it and its removal.
+func TestHostile_VanishesDuringRelease(t *testing.T) {
+	for mode, in := range modes {
+		t.Run(mode, func(t *testing.T) {
+			file := in(lock.File{Path: filepath.Join(t.TempDir(), "lock")})
+			held := tryHold(t, file.Park(func(step string) {
+				if step == lock.ReleaseSteps[0] {
+					os.Remove(file.Path)
+				}
+			}))
+			if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("Release: %v, want ErrLost", err)
+			}
 			isAbsent(t, file.Path+".reclaim")
 			letGo(t, tryHold(t, file))
 		})

@@ -33,9 +33,10 @@ func identifySelf(p *Process) error {
 }
 
 // namespace returns the inode of a namespace of this process; 0 without /proc or
-// without that kind of namespace (time: Linux 5.6).
+// without that kind of namespace (time: Linux 5.6). It asks for the thread's, as
+// /proc/self is the first thread, which may have exited.
 func namespace(kind string) uint64 {
-	info, err := os.Stat("/proc/self/ns/" + kind)
+	info, err := os.Stat("/proc/thread-self/ns/" + kind)
 	if err != nil {
 		return 0
 	}
