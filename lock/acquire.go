@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -25,7 +24,7 @@ const (
 )
 
 // TryAcquire takes the lock if nobody has it, or if the holder is dead, and does
-// not wait.
+// not wait. It takes no place in the queue, and may get in before those who wait.
 //
 // On success the lock file names this process, and the Held releases it. When
 // somebody has the lock, or may have, the error is an *ErrLocked. With any error
@@ -33,29 +32,70 @@ const (
 // been created, and claims of dead holders removed.
 //
 // Acquiring a lock that another goroutine of the same process holds is
-// contention like any other.
+// contention like any other. Under a context of a Held of this very lock, the
+// *ErrLocked matches ErrReentrant.
 func (f File) TryAcquire(ctx context.Context) (*Held, error) {
-	a, err := f.begin()
+	return f.try(ctx, platform.Exclusive)
+}
+
+// TryAcquireShared is TryAcquire for a lock that any number of readers can have
+// together, and none beside an exclusive holder. Readers pass the queue: while
+// anyone waits for the lock the error is an *ErrLocked. Without a trustworthy
+// kernel lock, and on systems without a turnstile (all but Linux), shared means
+// exclusive.
+func (f File) TryAcquireShared(ctx context.Context) (*Held, error) {
+	return f.try(ctx, platform.Shared)
+}
+
+func (f File) try(ctx context.Context, mode platform.Mode) (*Held, error) {
+	a, err := f.begin(mode)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.reentrant(ctx); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
 			return nil, pathError("acquire", a.file.Path, context.Cause(ctx))
 		}
-		err := a.takeKernelLock(platform.TryKernelLock)
-		if err == nil {
-			return a.claim(ctx)
-		}
-		if err != platform.ErrBusy {
-			return nil, err
+		held, err := a.tryOnce(ctx)
+		if err != platform.ErrBusy && err != errQueued {
+			return held, err
 		}
 		locked, passing := a.kernelHolder()
+		if err == errQueued {
+			locked.Evidence, passing = OthersWait, true
+		}
 		if !passing || try == passageTries {
 			return nil, locked
 		}
 		time.Sleep(passage)
 	}
+}
+
+// errQueued says that someone has the turnstile: waiting, or on their way in.
+var errQueued = errors.New("turnstile is taken")
+
+// tryOnce returns platform.ErrBusy and errQueued as they are.
+func (a *attempt) tryOnce(ctx context.Context) (*Held, error) {
+	var turnstile *platform.Turnstile
+	if a.mode == platform.Shared {
+		var err error
+		if turnstile, err = platform.TryTurnstile(a.siblingPath()); err == platform.ErrBusy {
+			return nil, errQueued
+		} else if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		defer turnstile.Open()
+	}
+	if err := a.takeKernelLock(platform.TryKernelLock); err != nil {
+		return nil, err
+	}
+	if turnstile != nil && !turnstile.IsOf(a.sibling) {
+		return nil, also(errQueued, a.dropKernelLock()) // the sibling was replaced
+	}
+	return a.claim(ctx)
 }
 
 // takeKernelLock is steps 1 and 2 of the protocol. It returns nil without a
@@ -66,7 +106,7 @@ func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.Ker
 	}
 	for range siblingTries {
 		// 1. Take the kernel lock on the sibling.
-		kernel, err := take(a.siblingPath(), platform.Exclusive)
+		kernel, err := take(a.siblingPath(), a.mode)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			if a.file.RequireKernelLock {
@@ -106,12 +146,17 @@ func noKernelLock(string, platform.Mode) (*platform.KernelLock, error) {
 // claim is steps 3 and 4 of the protocol. On failure the kernel lock has been
 // dropped.
 //
-// Invariant: where there is a kernel lock we hold it from before the lock file
-// is created or replaced until after it is removed, so whoever comes to step 3
-// and finds a claim made under this sibling's lock finds a dead holder's.
+// Invariant: where there is a kernel lock, the lock file is created, replaced and
+// removed only under an exclusive one, or (by readers who come) under a shared one
+// and the turnstile; and a holder has it from before until after. So whoever comes
+// to step 3 is alone there, and an exclusive claim made under this sibling's lock
+// that it finds is a dead holder's.
 func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 	defer func() {
 		if held == nil {
+			if a.mode == platform.Exclusive && a.kernel != nil {
+				clearReaders(a.file.Path, a.kernel)
+			}
 			err = also(err, a.dropKernelLock())
 		}
 	}()
@@ -136,6 +181,9 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 		} else if err != nil {
 			return nil, pathError("read", a.file.Path, err)
 		}
+		if a.mode == platform.Shared && a.isReaders(found) {
+			return a.hold(a.join(found)), nil
+		}
 		verdict, evidence := a.judge(ctx, found, a.kernelFact())
 		locked = a.locked(a.file.Path, found, verdict, evidence)
 		if verdict != Dead {
@@ -143,6 +191,9 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 		}
 		own, err = a.reclaim(ctx, found)
 		if err == nil {
+			if !a.isReaders(found) { // theirs may just have been left to us
+				a.observe(Event{Kind: Reclaimed, Holder: found.claim, Evidence: evidence})
+			}
 			return a.hold(own), nil
 		}
 		if err != errChanged {
@@ -154,55 +205,6 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 	}
 	locked.Verdict, locked.Evidence = Unknown, Unproven
 	return nil, locked
-}
-
-// ownFile is a complete claim of ours on disk.
-type ownFile struct {
-	claim LockInfo
-	info  fs.FileInfo
-	// open is the file itself, where the claim must be renewed in place.
-	open *os.File
-}
-
-// publish creates the file at path with a claim of ours. Under a kernel lock the
-// file says until the claim is whole that it isn't, by the act that creates it: a
-// crash in between leaves something that anyone can tell from a claim. When it fails nothing of ours is
-// left; the error matches fs.ErrExist when something is there already.
-func (a *attempt) publish(path string, created, written, complete step) (*ownFile, error) {
-	own := &ownFile{claim: a.newClaim()}
-	data, err := own.claim.encode()
-	if err != nil {
-		return nil, err
-	}
-	create, finish := platform.CreateIncomplete, platform.MarkComplete
-	if a.kernel == nil {
-		// The mark says "under a kernel lock". Somebody who has one must not find
-		// it on a file that is just being written without.
-		create, finish = platform.Create, func(*os.File) error { return nil }
-	}
-	f, err := create(path)
-	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	a.at(created)
-	_, err = f.Write(data)
-	if err == nil {
-		a.at(written)
-		err = finish(f)
-	}
-	if err == nil {
-		own.info, err = f.Stat()
-	}
-	if err == nil && a.renews() {
-		own.open = f
-	} else {
-		err = also(err, f.Close()) // a full disk may show only here
-	}
-	if err != nil {
-		return nil, also(fmt.Errorf("lock: %w", err), platform.Remove(path))
-	}
-	a.at(complete)
-	return own, nil
 }
 
 func (a *attempt) kernelFact() kernelFact {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -36,7 +38,10 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	if err != nil || before.State == StateFree {
 		return before, err
 	}
-	a, err := f.begin()
+	if nonce == "" || before.Holder == nil || before.Holder.Nonce != nonce {
+		return before, &ErrLocked{Path: before.Path, Info: before.Holder, Verdict: Unknown, Evidence: OtherNonce, now: time.Now()}
+	}
+	a, err := f.begin(platform.Exclusive)
 	if err != nil {
 		return before, err
 	}
@@ -45,14 +50,21 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 		return before, err
 	}
 	defer a.discard(a.markerPath(), marker)
-	found, err := look(a.file.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	// The holder may release at any moment, and another acquire: they don't heed
+	// the marker. So the file is taken aside first, in one step, over the marker,
+	// and goes only if it is what was meant; or else back, as it was.
+	err = platform.Replace(a.file.Path, a.markerPath())
+	if errors.Is(err, fs.ErrNotExist) {
 		return before, nil
-	case err != nil:
+	} else if err != nil {
 		return before, pathError("break", a.file.Path, err)
-	case nonce == "" || found.claim == nil || found.claim.Nonce != nonce:
-		return before, a.locked(a.file.Path, found, Unknown, OtherNonce)
 	}
-	return before, ignoreAbsent(platform.Remove(a.file.Path))
+	found, err := look(a.markerPath())
+	if err == nil && found.claim != nil && found.claim.Nonce == nonce {
+		return before, nil
+	}
+	if err := os.Link(a.markerPath(), a.file.Path); err != nil {
+		return before, pathError("put back", a.file.Path, err)
+	}
+	return before, a.locked(a.file.Path, found, Unknown, OtherNonce)
 }

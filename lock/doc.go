@@ -33,6 +33,23 @@
 // created_at into it, and removes it afterwards can take part, in any language;
 // only the proof of life is missing for it.
 //
+// # Waiting
+//
+// Acquire waits in the kernel's queue, and can be cancelled at any time. Within a
+// process, goroutines are served in the order in which they came, and one thread
+// waits for all of them. Between processes a turnstile, a byte lock on the same
+// sibling, keeps newcomers behind those who wait (Linux; elsewhere the kernel's
+// own order decides). TryAcquire takes no place in the queue.
+//
+// Readers (AcquireShared) have the lock together; a waiting writer keeps further
+// readers behind it. The first reader creates the lock file, the last one removes
+// it.
+//
+// A context from Held.Context carries the hold, so that acquiring the same lock
+// under it is ErrReentrant and no deadlock. Do and TryDo see to the release;
+// AcquireAll takes several locks in an order that can't deadlock; Update changes a
+// file under its own lock, durably.
+//
 // # Without a trustworthy kernel lock
 //
 // On systems or filesystems without kernel locks (fallback mode), and on

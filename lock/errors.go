@@ -13,6 +13,10 @@ var (
 	// context's deadline passed while it waited.
 	ErrTimeout = errors.New("timed out waiting for the lock")
 
+	// ErrReentrant is matched by the *ErrLocked for a lock that the caller's own
+	// context holds: waiting for it would be for ever.
+	ErrReentrant = errors.New("the caller holds this lock already")
+
 	// ErrUnsupported is returned when File.RequireKernelLock is set and the
 	// kernel can't prove here whether a holder lives. The message names the
 	// filesystem. It matches errors.ErrUnsupported.
@@ -45,14 +49,18 @@ type ErrLocked struct {
 	Verdict  Verdict
 	Evidence Evidence
 
+	// Waited is how long Acquire waited before it gave up; 0 if it did not wait.
+	Waited time.Duration
+
 	// cause is why the wait ended; nil if there was none.
 	cause error
 	// now is the time by which ages in the message are counted.
 	now time.Time
 }
 
-// Unwrap returns the reason for which a wait ended, so that errors.Is finds
-// ErrTimeout, context.DeadlineExceeded or context.Canceled.
+// Unwrap returns the reason for which a wait ended, or was not begun, so that
+// errors.Is finds ErrTimeout, context.DeadlineExceeded, context.Canceled or
+// ErrReentrant.
 func (e *ErrLocked) Unwrap() error { return e.cause }
 
 // Error says what is locked, by whom, since when, why the holder is believed to
@@ -70,13 +78,54 @@ func (e *ErrLocked) Error() string {
 		b.WriteString(" is held")
 	}
 	fmt.Fprintf(&b, "; %s: %s", e.Verdict, e.Evidence)
-	if e.cause != nil {
-		fmt.Fprintf(&b, "; gave up: %v", e.cause)
+	switch {
+	case errors.Is(e.cause, ErrReentrant):
+		fmt.Fprintf(&b, "; %v", e.cause)
+		return b.String()
+	case e.cause != nil:
+		fmt.Fprintf(&b, "; gave up after %s: %v", roundForPeople(e.Waited), e.cause)
 	}
 	if hint := e.Evidence.hint(); hint != "" {
 		fmt.Fprintf(&b, "; %s", hint)
 	}
 	return b.String()
+}
+
+// UserMessage explains a failed wait to the user of a program: what could not be
+// had, how long it was waited for, who has it and since when, and three things to
+// try. prefix is the program's for SettingsFromEnv; empty if it has none. Source:
+// seed jit.
+func (e *ErrLocked) UserMessage(prefix string) string {
+	var b strings.Builder
+	if errors.Is(e, ErrTimeout) {
+		fmt.Fprintf(&b, "Lock timeout: could not acquire lock on %s after %s\n\n", e.Path, roundForPeople(e.Waited))
+	} else {
+		fmt.Fprintf(&b, "Locked: could not acquire lock on %s\n\n", e.Path)
+	}
+	look := "holdfast status " + e.Path
+	if e.Info != nil {
+		fmt.Fprintf(&b, "It is held by %s (%s: %s).\n", e.Info.describe(e.now), e.Verdict, e.Evidence)
+		if e.Verdict == Alive {
+			look = fmt.Sprintf("ps -p %d, or: %s", e.Info.PID, look)
+		}
+	} else {
+		fmt.Fprintf(&b, "Nobody is named in it (%s: %s).\n", e.Verdict, e.Evidence)
+	}
+	longer := "Wait longer"
+	if prefix != "" {
+		seconds := max(10, int(2*e.Waited/time.Second))
+		longer = fmt.Sprintf("Increase the timeout: %s_LOCK_TIMEOUT=%d", prefix, seconds)
+	}
+	fmt.Fprintf(&b, "Try:\n  1. Wait a few seconds and retry\n  2. Check the holder: %s\n  3. %s\n", look, longer)
+	return b.String()
+}
+
+// roundForPeople leaves out digits that nobody reads.
+func roundForPeople(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // describe gives a holder in words: who, what, where, since when.
@@ -99,7 +148,7 @@ func (c *LockInfo) describe(now time.Time) string {
 // hint says what a person can do about a lock that this evidence keeps locked.
 func (e Evidence) hint() string {
 	switch e {
-	case KernelLockHeld, SameProcess:
+	case KernelLockHeld, SameProcess, OthersWait:
 		return "wait for it, or end that process"
 	case NotALockFile:
 		return "move away what is at that path, if it is not in use"

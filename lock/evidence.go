@@ -22,6 +22,7 @@ type Evidence string
 const (
 	// Alive.
 	KernelLockHeld Evidence = "kernel lock held"
+	OthersWait     Evidence = "others wait for the lock"
 	SameProcess    Evidence = "the process that wrote the claim is running"
 
 	// Dead.

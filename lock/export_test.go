@@ -1,5 +1,11 @@
 package lock
 
+import (
+	"path/filepath"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
 // Park returns f with a function that is called at each step of the protocol.
 func (f File) Park(park func(step string)) File {
 	f.park = func(s step) { park(string(s)) }
@@ -25,4 +31,42 @@ func steps(of ...step) (names []string) {
 func (f File) WithoutKernelLock() File {
 	f.noKernelLock = true
 	return f
+}
+
+// ReaderLeaveSteps are those of the last reader's release.
+var ReaderLeaveSteps = steps(stepUnlocked, stepRemoved)
+
+// MaxParked bounds the threads parked in the kernel.
+const MaxParked = maxParked
+
+// QueueLen returns how many goroutines of this process are queued for a lock.
+func QueueLen(f File, shared bool) int {
+	path, err := filepath.Abs(f.Path)
+	if err != nil {
+		panic(err)
+	}
+	mode := platform.Exclusive
+	if shared {
+		mode = platform.Shared
+	}
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	if q := queues[queueKey{path, mode}]; q != nil {
+		return q.line.Len()
+	}
+	return 0
+}
+
+// Parked returns how many threads of this process wait in the kernel, and Queues
+// how many queues there are.
+func Parked() int {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	return parked
+}
+
+func Queues() int {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	return len(queues)
 }

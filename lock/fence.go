@@ -28,6 +28,7 @@ const (
 // or a clock set back, does not rewind it (both together may). One Held always
 // gives the same number. On error no number has been given, and asking again is
 // allowed; after Release the error matches ErrLost unless it was asked for before.
+// A shared lock has no fence (errors.ErrUnsupported).
 func (h *Held) Fence() (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,6 +36,9 @@ func (h *Held) Fence() (int64, error) {
 		return h.fence, nil
 	}
 	a := h.attempt
+	if a.mode == platform.Shared {
+		return 0, pathError("fence", a.file.Path, fmt.Errorf("readers have none: %w", errors.ErrUnsupported))
+	}
 	if h.over || h.isLost {
 		return 0, pathError("fence", a.file.Path, ErrLost)
 	}

@@ -2,7 +2,9 @@ package lock
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -59,6 +61,16 @@ type File struct {
 	// pid and age.
 	RequireKernelLock bool
 
+	// OnWait, if set, is called when an Acquire has waited for OnWaitAfter (0
+	// means a second), with who is in the way. It is called once at most, in
+	// another goroutine, and not after Acquire has returned; Acquire waits for
+	// it to return.
+	OnWait      func(*ErrLocked)
+	OnWaitAfter time.Duration
+
+	// Observer, if set, is told what becomes of the lock.
+	Observer Observer
+
 	// Of RepoLock:
 	repoID   string
 	clock    func() time.Time
@@ -73,8 +85,10 @@ type File struct {
 // attempt is one use of a File, with all that has been found out for it. It
 // belongs to one goroutine until it becomes part of a Held.
 type attempt struct {
-	file File // with an absolute path
-	fsys platform.Filesystem
+	file  File // with an absolute path
+	fsys  platform.Filesystem
+	mode  platform.Mode
+	begun time.Time
 
 	// kernel is the kernel lock on the sibling; nil before step 1, and in
 	// fallback mode.
@@ -83,7 +97,7 @@ type attempt struct {
 }
 
 // begin checks f, and finds out where it lies. Nothing is changed.
-func (f File) begin() (*attempt, error) {
+func (f File) begin(mode platform.Mode) (*attempt, error) {
 	if err := checkPath(f.Path); err != nil {
 		return nil, err
 	}
@@ -97,10 +111,23 @@ func (f File) begin() (*attempt, error) {
 	}
 	f.Path = path
 	fsys, err := platform.FilesystemOf(filepath.Dir(path))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("lock: the folder for %s does not exist: %w", path, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	return &attempt{file: f, fsys: fsys}, nil
+	a := &attempt{file: f, fsys: fsys, mode: mode, begun: time.Now()}
+	if !a.queued() {
+		a.mode = platform.Exclusive
+	}
+	return a, nil
+}
+
+// queued reports whether those who wait for this lock pass a turnstile. Only
+// where they do can there be readers: it is what makes them create the lock file
+// one at a time. Elsewhere shared means exclusive.
+func (a *attempt) queued() bool {
+	return a.fsys.Trusted && platform.HasTurnstile() && !a.file.noKernelLock
 }
 
 func (a *attempt) siblingPath() string { return a.file.Path + siblingSuffix }

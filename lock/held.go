@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -24,6 +24,7 @@ var (
 type Held struct {
 	attempt *attempt
 	own     *ownFile
+	since   time.Time
 
 	lost chan struct{} // closed once, by lose
 	stop chan struct{} // closed by end; ends the renewal
@@ -38,13 +39,15 @@ type Held struct {
 }
 
 func (a *attempt) hold(own *ownFile) *Held {
-	h := &Held{attempt: a, own: own, lost: make(chan struct{}), stop: make(chan struct{})}
+	now := time.Now()
+	h := &Held{since: now, attempt: a, own: own, lost: make(chan struct{}), stop: make(chan struct{})}
 	holdsMu.Lock()
 	holds[h] = struct{}{}
 	holdsMu.Unlock()
 	if a.renews() {
 		go h.renew()
 	}
+	a.observe(Event{Kind: Acquired, Duration: now.Sub(a.begun)})
 	return h
 }
 
@@ -64,8 +67,9 @@ func (h *Held) Path() string { return h.attempt.file.Path }
 // trusted, the holder looks while it holds.
 func (h *Held) Lost() <-chan struct{} { return h.lost }
 
-// Release removes the lock file, then drops the kernel lock. Only the first call
-// does so; further ones return nil.
+// Release removes the lock file, then drops the kernel lock. Of several readers,
+// the last one out removes it. Only the first call does so; further ones return
+// nil.
 //
 // If the lock file is not the one that this holder made, it is left alone, the
 // kernel lock is dropped, and the error matches ErrLost. After any other error
@@ -76,7 +80,11 @@ func (h *Held) Release() error {
 	if h.over {
 		return nil
 	}
-	if err := h.removeLockFile(); err != nil && !errors.Is(err, ErrLost) {
+	leave := h.removeLockFile
+	if h.attempt.mode == platform.Shared {
+		leave = h.checkStill
+	}
+	if err := leave(); err != nil && !errors.Is(err, ErrLost) {
 		return err
 	} else if err != nil {
 		h.lose()
@@ -87,11 +95,25 @@ func (h *Held) Release() error {
 		return err
 	}
 	h.attempt.at(stepUnlocked)
+	if h.attempt.mode == platform.Shared && !h.isLost {
+		h.removeAsLast()
+	}
 	h.end()
 	if h.isLost {
 		return pathError("release", h.Path(), ErrLost)
 	}
+	h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
 	return nil
+}
+
+// check returns ErrLost if the lock is no longer ours.
+func (h *Held) check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isLost {
+		return ErrLost
+	}
+	return h.own.check(h.attempt.file.Path)
 }
 
 // removeLockFile removes our lock file, and no other. Under a trustworthy kernel
@@ -141,36 +163,12 @@ func (a *attempt) takeMarkerToRelease() (*ownFile, error) {
 	}
 }
 
-// check returns ErrLost unless the file at path is the one we made. A look at
-// its inode, size and times nearly always says so; where it doesn't (the file was
-// renamed into its place, or somebody touched it), the nonce in it does.
-func (o *ownFile) check(path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ErrLost
-	} else if err != nil {
-		return pathError("check", path, err)
-	}
-	if platform.Unchanged(info, o.info) {
-		return nil
-	}
-	f, err := look(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ErrLost
-	case err != nil:
-		return pathError("check", path, err)
-	case f.claim == nil || f.claim.Nonce != o.claim.Nonce:
-		return ErrLost
-	}
-	return nil
-}
-
 // lose makes the loss known. The caller has h.mu.
 func (h *Held) lose() {
 	if !h.isLost {
 		h.isLost = true
 		close(h.lost)
+		h.attempt.observe(Event{Kind: Lost, Duration: time.Since(h.since)})
 		for _, cancel := range h.contexts {
 			cancel(pathError("hold", h.Path(), ErrLost))
 		}

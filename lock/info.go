@@ -112,6 +112,9 @@ func (a *attempt) newClaim() LockInfo {
 	if a.kernel != nil {
 		c.Flock = a.sibling.String()
 	}
+	if a.mode == platform.Shared {
+		c.Mode = modeShared
+	}
 	if a.renews() {
 		c.RenewedAt = renewalTime(c.CreatedAt)
 	}

@@ -35,7 +35,7 @@ type Status struct {
 // its locks (Linux) it does not touch a lock that is held. The answer may be out
 // of date when it arrives.
 func (f File) Inspect(ctx context.Context) (Status, error) {
-	a, err := f.begin()
+	a, err := f.begin(platform.Exclusive)
 	if err != nil {
 		return Status{}, err
 	}
@@ -83,7 +83,7 @@ func (a *attempt) inspectOnce(ctx context.Context, locks platform.KernelLocks) (
 }
 
 // peekKernelLock tells whether someone has the kernel lock. Where the system's
-// list does not have it, only trying can tell; that takes a shared lock for an
+// list does not have it, only trying can tell; that takes the lock for an
 // instant, and acquirers who meet it look again.
 func (a *attempt) peekKernelLock(locks platform.KernelLocks) (kernelFact, error) {
 	if a.file.noKernelLock {

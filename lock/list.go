@@ -50,7 +50,7 @@ func inspectFound(ctx context.Context, path string, locks platform.KernelLocks) 
 	if !sibling && (!strings.HasSuffix(path, ".lock") || exists(path+siblingSuffix)) {
 		return s, false, nil
 	}
-	a, err := File{Path: lockPath}.begin()
+	a, err := File{Path: lockPath}.begin(platform.Exclusive)
 	if errors.Is(err, ErrInvalidName) {
 		return s, false, nil // "dir/.flock" belongs to nothing
 	} else if err != nil {

@@ -21,8 +21,11 @@ const roleVar = "HOLDFAST_TEST_ROLE"
 // roles are what a child can be told to do. Each reads orders from standard
 // input, a line each, and answers on standard output, a line each.
 var roles = map[string]func(path string, orders *bufio.Scanner){
-	"holder": holder,
-	"parker": parker,
+	"holder":    holder,
+	"parker":    parker,
+	"member":    member,
+	"set-taker": setTaker,
+	"tally":     tally,
 }
 
 func TestMain(m *testing.M) {

@@ -1,0 +1,35 @@
+package lock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// backoff paces looking again at what gives no sign when it changes: from 10 ms,
+// doubling, with jitter, to half a second.
+type backoff struct{ delay time.Duration }
+
+const (
+	firstDelay = 10 * time.Millisecond
+	maxDelay   = 500 * time.Millisecond
+)
+
+func newBackoff() *backoff { return &backoff{delay: firstDelay} }
+
+// sleep waits for the next delay, or until ctx is done.
+func (b *backoff) sleep(ctx context.Context) {
+	jittered := b.delay/2 + rand.N(b.delay/2+1)
+	b.delay = min(2*b.delay, maxDelay)
+	sleep(ctx, jittered)
+}
+
+// sleep waits for a time, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

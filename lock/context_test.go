@@ -1,0 +1,223 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+var acquirers = map[string]func(lock.File, context.Context) (*lock.Held, error){
+	"Acquire":          lock.File.Acquire,
+	"TryAcquire":       lock.File.TryAcquire,
+	"AcquireShared":    lock.File.AcquireShared,
+	"TryAcquireShared": lock.File.TryAcquireShared,
+}
+
+func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.Held) {
+	t.Helper()
+	before := getClaim(t, outer.Path())
+	for name, acquire := range acquirers {
+		promptly(t, name, func() {
+			held, err := acquire(f, ctx)
+			var locked *lock.ErrLocked
+			if held != nil || !errors.Is(err, lock.ErrReentrant) || !errors.As(err, &locked) {
+				t.Errorf("%s: %v, %v; want ErrReentrant", name, held, err)
+			} else if locked.Info == nil || locked.Info.Nonce != outer.Info().Nonce {
+				t.Errorf("%s: the holder is %+v, want us", name, locked.Info)
+			}
+		})
+	}
+	if after := getClaim(t, outer.Path()); after.Nonce != before.Nonce || ctx.Err() != nil {
+		t.Errorf("the outer hold was touched: %+v, %v", after, context.Cause(ctx))
+	}
+	if n := lock.QueueLen(f, false); n != 0 {
+		t.Errorf("%d in the queue", n)
+	}
+}
+
+// TestReentrant: acquiring again under a hold's context is refused at once,
+// whatever the mode of either, and by any name of the folder.
+func TestReentrant(t *testing.T) {
+	for name, acquire := range acquirers {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+			held, err := acquire(f, t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			type key struct{}
+			ctx, cancel := context.WithCancel(context.WithValue(held.Context(t.Context()), key{}, 1))
+			defer cancel()
+			wantReentrant(t, ctx, f, held)
+
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(filepath.Dir(f.Path), link); err == nil {
+				wantReentrant(t, ctx, lock.File{Path: filepath.Join(link, ".lock")}, held)
+			}
+			// Without that context it is contention.
+			if mode := held.Info().Mode; mode == "" {
+				_, err := f.TryAcquire(t.Context())
+				if asLocked(t, err); errors.Is(err, lock.ErrReentrant) {
+					t.Errorf("under another context: %v", err)
+				}
+			}
+			letGo(t, held)
+		})
+	}
+}
+
+// TestReentrant_Nested: a context carries all its holds; each is flagged until it
+// is released, and then no more.
+func TestReentrant_Nested(t *testing.T) {
+	dir := t.TempDir()
+	a, b := lock.File{Path: filepath.Join(dir, "a")}, lock.File{Path: filepath.Join(dir, "b")}
+	heldA := tryHold(t, a)
+	ctxA := heldA.Context(t.Context())
+	heldB, err := b.Acquire(ctxA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctxAB := heldB.Context(ctxA)
+	wantReentrant(t, ctxAB, a, heldA)
+	wantReentrant(t, ctxAB, b, heldB)
+	wantReentrant(t, ctxA, a, heldA)
+
+	letGo(t, heldB)
+	wantReentrant(t, ctxAB, a, heldA) // past the hold that is over
+	letGo(t, heldA)
+	for _, f := range []lock.File{a, b} {
+		for name, acquire := range acquirers {
+			held, err := acquire(f, ctxAB)
+			if err != nil {
+				t.Errorf("%s after Release: %v", name, err)
+				continue
+			}
+			letGo(t, held)
+		}
+	}
+	if ctxAB.Err() != nil {
+		t.Errorf("Release ended the context: %v", context.Cause(ctxAB))
+	}
+}
+
+// TestDo_Releases: the lock is held in the function and released whichever way it
+// ends, with its error or panic unchanged.
+func TestDo_Releases(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	mine := errors.New("mine")
+	panicked := &struct{ int }{1}
+	do := map[string]func(fn func(context.Context) error) error{
+		"Do": func(fn func(context.Context) error) error { return f.Do(t.Context(), fn) },
+		"TryDo": func(fn func(context.Context) error) error {
+			acquired, err := f.TryDo(t.Context(), fn)
+			if !acquired {
+				t.Error("not acquired")
+			}
+			return err
+		},
+	}
+	for name, do := range do {
+		in := func(ctx context.Context) {
+			if getClaim(t, f.Path).PID != os.Getpid() {
+				t.Errorf("%s: not held", name)
+			}
+			if _, err := f.TryAcquire(ctx); !errors.Is(err, lock.ErrReentrant) {
+				t.Errorf("%s: the context does not carry the hold: %v", name, err)
+			}
+		}
+		for _, want := range []error{nil, mine} {
+			if err := do(func(ctx context.Context) error { in(ctx); return want }); err != want {
+				t.Errorf("%s: got %v, want %v itself", name, err, want)
+			}
+			isAbsent(t, f.Path)
+			letGo(t, tryHold(t, f))
+		}
+		func() {
+			defer func() {
+				if got := recover(); got != any(panicked) {
+					t.Errorf("%s: panic with %v, want the same value", name, got)
+				}
+			}()
+			do(func(ctx context.Context) error { in(ctx); panic(panicked) })
+		}()
+		letGo(t, tryHold(t, f))
+		promptly(t, "Goexit", func() {
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				do(func(ctx context.Context) error { in(ctx); runtime.Goexit(); return nil })
+				t.Errorf("%s: came back after Goexit", name)
+			}()
+			<-gone
+		})
+		letGo(t, tryHold(t, f))
+	}
+}
+
+// TestTryDo_Skips: whoever else has the lock, we ourselves included, the function
+// is skipped without an error.
+func TestTryDo_Skips(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	held := tryHold(t, f)
+	for name, ctx := range map[string]context.Context{"another": t.Context(), "ourselves": held.Context(t.Context())} {
+		acquired, err := f.TryDo(ctx, func(context.Context) error {
+			t.Errorf("%s: the function was called", name)
+			return nil
+		})
+		if acquired || err != nil {
+			t.Errorf("%s: %v, %v; want false, nil", name, acquired, err)
+		}
+	}
+	err := f.Do(held.Context(t.Context()), func(context.Context) error { t.Error("called"); return nil })
+	if !errors.Is(err, lock.ErrReentrant) {
+		t.Errorf("Do under its own lock: %v", err)
+	}
+	letGo(t, held)
+	// What is not contention is no reason to skip.
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if acquired, err := f.TryDo(cancelled, func(context.Context) error { return nil }); acquired || !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v, %v", acquired, err)
+	}
+}
+
+// TestDo_Lost: work under a lock that was lost is not taken for done.
+func TestDo_Lost(t *testing.T) {
+	mine := errors.New("mine")
+	t.Run("found at the end", func(t *testing.T) {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+		var ctx context.Context
+		rob := func(c context.Context) error { ctx = c; return os.Remove(f.Path) }
+		if err := f.Do(t.Context(), rob); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Do: %v, want ErrLost", err)
+		}
+		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), lock.ErrLost) {
+			t.Errorf("the context: %v, cause %v", ctx.Err(), context.Cause(ctx))
+		}
+		if err := f.Do(t.Context(), func(c context.Context) error { return errors.Join(rob(c), mine) }); !errors.Is(err, mine) {
+			t.Errorf("Do: %v, want the function's error", err)
+		}
+		letGo(t, tryHold(t, f))
+	})
+	t.Run("found meanwhile", func(t *testing.T) {
+		f := fallbackFile(t)
+		f.StaleAfter = 30 * time.Millisecond
+		err := f.Do(t.Context(), func(ctx context.Context) error {
+			removeFile(t, f.Path)
+			promptly(t, "the loss", func() { <-ctx.Done() })
+			if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+				t.Errorf("cause is %v", context.Cause(ctx))
+			}
+			return nil
+		})
+		if !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Do: %v, want ErrLost", err)
+		}
+	})
+}

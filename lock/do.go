@@ -1,0 +1,45 @@
+package lock
+
+import (
+	"context"
+	"errors"
+)
+
+// Do acquires the lock, waiting as Acquire does, and calls fn under it with a
+// context that carries the hold (see Held.Context). The lock is released when fn
+// returns, and when it panics.
+//
+// fn's error and panic are passed on as they are. If fn succeeds, Do returns the
+// error of the release, so that work under a lock that was lost is not taken for
+// done.
+func (f File) Do(ctx context.Context, fn func(context.Context) error) error {
+	held, err := f.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return held.do(ctx, fn)
+}
+
+// TryDo is Do, but skips fn when somebody else has the lock, or the caller's own
+// context does: acquired is then false, and the error nil.
+func (f File) TryDo(ctx context.Context, fn func(context.Context) error) (acquired bool, err error) {
+	held, err := f.TryAcquire(ctx)
+	var locked *ErrLocked
+	if errors.As(err, &locked) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return true, held.do(ctx, fn)
+}
+
+// do calls fn and releases h, whichever way fn ends: by return, panic, or
+// runtime.Goexit.
+func (h *Held) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	defer func() {
+		if rerr := h.Release(); err == nil {
+			err = rerr
+		}
+	}()
+	return fn(h.Context(ctx))
+}

@@ -1,0 +1,184 @@
+package lock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// member is a process that waits, holds and lets go as it is told:
+//
+//	acquire, shared, try, try-shared   "held", or "locked: EVIDENCE"; before it "waiting", if it waits
+//	release                            "released", or "lost"
+//	park STEP                          no answer; "parked" when that step is reached, and then nothing more
+func member(path string, orders *bufio.Scanner) {
+	var held *lock.Held
+	f := lock.File{Path: path, Cmd: "member", Observer: sayWaiting{}}
+	ctx := context.Background()
+	for orders.Scan() {
+		verb, arg, _ := strings.Cut(orders.Text(), " ")
+		var err error
+		switch verb {
+		case "park":
+			f = f.Park(func(step string) {
+				if step == arg {
+					fmt.Println("parked")
+					time.Sleep(time.Hour)
+				}
+			})
+			continue
+		case "release":
+			switch err := held.Release(); {
+			case errors.Is(err, lock.ErrLost):
+				fmt.Println("lost")
+			case err != nil:
+				fmt.Println("error:", err)
+			default:
+				fmt.Println("released")
+			}
+			continue
+		case "acquire":
+			held, err = f.Acquire(ctx)
+		case "shared":
+			held, err = f.AcquireShared(ctx)
+		case "try":
+			held, err = f.TryAcquire(ctx)
+		case "try-shared":
+			held, err = f.TryAcquireShared(ctx)
+		}
+		var locked *lock.ErrLocked
+		switch {
+		case errors.As(err, &locked):
+			fmt.Println("locked:", locked.Evidence)
+		case err != nil:
+			fmt.Println("error:", err)
+		default:
+			fmt.Println("held")
+		}
+	}
+}
+
+type sayWaiting struct{}
+
+func (sayWaiting) Observe(e lock.Event) {
+	if e.Kind == lock.Waiting {
+		fmt.Println("waiting")
+	}
+}
+
+// kill ends a child with SIGKILL, and waits until it has gone.
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+}
+
+// outcome is what came of an acquisition.
+type outcome struct {
+	held *lock.Held
+	err  error
+}
+
+// begin starts to acquire in another goroutine, and returns once that one is in
+// the queue.
+func begin(t *testing.T, f lock.File, shared bool, acquire func() (*lock.Held, error)) <-chan outcome {
+	t.Helper()
+	before := lock.QueueLen(f, shared)
+	came := make(chan outcome, 1)
+	go func() {
+		held, err := acquire()
+		came <- outcome{held, err}
+	}()
+	eventually(t, "a place in the queue", func() bool { return lock.QueueLen(f, shared) == before+1 })
+	return came
+}
+
+func beginAcquire(t *testing.T, ctx context.Context, f lock.File) <-chan outcome {
+	t.Helper()
+	return begin(t, f, false, func() (*lock.Held, error) { return f.Acquire(ctx) })
+}
+
+// get returns what came, and fails the test if nothing does.
+func get(t *testing.T, came <-chan outcome) outcome {
+	t.Helper()
+	select {
+	case o := <-came:
+		return o
+	case <-time.After(patience):
+		t.Fatal("the acquisition hangs")
+		return outcome{}
+	}
+}
+
+// getHeld is get for one that must succeed.
+func getHeld(t *testing.T, came <-chan outcome) *lock.Held {
+	t.Helper()
+	o := get(t, came)
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	return o.held
+}
+
+// parkedIs waits until so many threads wait in the kernel.
+func parkedIs(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d threads parked", n), func() bool { return lock.Parked() == n })
+}
+
+// queued gives a lock where waiting is in the kernel, and skips where it isn't.
+func queued(t *testing.T) lock.File {
+	t.Helper()
+	if !platform.HasTurnstile() {
+		t.Skip("no turnstile on this system")
+	}
+	parkedIs(t, 0) // of earlier tests
+	return lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+}
+
+// wantFree checks that nobody has the lock, nor anything of it: not even a wait
+// that its caller has left.
+func wantFree(t *testing.T, path string) {
+	t.Helper()
+	parkedIs(t, 0)
+	if err := platform.PeekKernelLock(path + ".flock"); err != nil {
+		t.Errorf("kernel lock: %v; want it free", err)
+	}
+	if turnstile, err := platform.TryTurnstile(path + ".flock"); err != nil {
+		t.Errorf("turnstile: %v; want it free", err)
+	} else {
+		turnstile.Open()
+	}
+	if got, want := names(t, filepath.Dir(path)), filepath.Base(path)+".flock"; got != want {
+		t.Errorf("left behind: %s; want only %s", got, want)
+	}
+	if n := lock.Queues(); n != 0 {
+		t.Errorf("%d queues are left", n)
+	}
+	for _, open := range openUnder(t, filepath.Dir(path)) {
+		t.Errorf("still open: %s", open)
+	}
+}
+
+// openUnder lists this process's open files in a folder.
+func openUnder(t *testing.T, dir string) (open []string) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, dir+"/") {
+			open = append(open, to)
+		}
+	}
+	return open
+}

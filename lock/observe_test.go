@@ -1,0 +1,275 @@
+package lock_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// recorder is an Observer that keeps what it is told.
+type recorder struct {
+	mu     sync.Mutex
+	events []lock.Event
+}
+
+func (r *recorder) Observe(e lock.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+func (r *recorder) all() []lock.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]lock.Event(nil), r.events...)
+}
+
+// String tells the events as "acquired a, released a".
+func (r *recorder) String() string {
+	var told []string
+	for _, e := range r.all() {
+		told = append(told, string(e.Kind)+" "+filepath.Base(e.Path))
+	}
+	return strings.Join(told, ", ")
+}
+
+// observed gives a lock with a recorder.
+func observed(t *testing.T) (lock.File, *recorder) {
+	t.Helper()
+	seen := &recorder{}
+	return lock.File{Path: filepath.Join(t.TempDir(), "l"), Cmd: "observed", Observer: seen}, seen
+}
+
+// told checks the sequence of events, and what all of them have.
+func told(t *testing.T, f lock.File, seen *recorder, want string) []lock.Event {
+	t.Helper()
+	if got := seen.String(); got != want {
+		t.Fatalf("told: %s; want: %s", got, want)
+	}
+	for _, e := range seen.all() {
+		if e.Path != f.Path || e.Cmd != f.Cmd {
+			t.Errorf("%s: path %q, cmd %q", e.Kind, e.Path, e.Cmd)
+		}
+		if e.Kind != lock.Waiting && e.Kind != lock.Reclaimed && (e.Holder != nil || e.Evidence != "") {
+			t.Errorf("%s names a holder: %+v, %s", e.Kind, e.Holder, e.Evidence)
+		}
+	}
+	return seen.all()
+}
+
+// span checks a duration against a shorter and a longer one that were measured
+// inside and around it.
+func span(t *testing.T, e lock.Event, inside, around time.Duration) {
+	t.Helper()
+	if e.Duration < inside || e.Duration > around || e.Duration <= 0 {
+		t.Errorf("%s: duration %s; measured between %s and %s", e.Kind, e.Duration, inside, around)
+	}
+}
+
+func TestObserver_Uncontended(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		f, seen := observed(t)
+		begun := time.Now()
+		acquire := f.Acquire
+		if shared {
+			acquire = f.AcquireShared
+		}
+		held, err := acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		had := time.Now()
+		took := time.Since(begun)
+		inside := time.Since(had)
+		letGo(t, held)
+		events := told(t, f, seen, "acquired l, released l")
+		span(t, events[0], 1, took)
+		span(t, events[1], inside, time.Since(begun))
+		letGo(t, held)
+		told(t, f, seen, "acquired l, released l") // once
+	}
+}
+
+// TestObserver_NotHad: trying and failing is no event, as nothing became of the
+// lock.
+func TestObserver_NotHad(t *testing.T) {
+	f, seen := observed(t)
+	held := tryHold(t, lock.File{Path: f.Path})
+	if _, err := f.TryAcquire(t.Context()); err == nil {
+		t.Fatal("two holders")
+	}
+	told(t, f, seen, "")
+	letGo(t, held)
+}
+
+func TestObserver_Contended(t *testing.T) {
+	f, seen := observed(t)
+	other := start(t, "holder", f.Path)
+	other.do("try", "held")
+	begun := time.Now()
+	came := beginAcquire(t, t.Context(), f)
+	eventually(t, "the wait is told", func() bool { return seen.String() != "" })
+	waiting := told(t, f, seen, "waiting l")[0]
+	if waiting.Holder == nil || waiting.Holder.PID != other.cmd.Process.Pid || waiting.Holder.Cmd != "holder" ||
+		waiting.Evidence != lock.KernelLockHeld {
+		t.Errorf("waiting for %+v, %s", waiting.Holder, waiting.Evidence)
+	}
+	noticed := time.Now()
+	inside := time.Since(noticed)
+	other.do("release", "released")
+	held := getHeld(t, came)
+	around := time.Since(begun)
+	events := told(t, f, seen, "waiting l, acquired l")
+	span(t, events[1], inside, around)
+	letGo(t, held)
+	told(t, f, seen, "waiting l, acquired l, released l")
+}
+
+// TestObserver_WaitingBehindOwn: who waits behind a goroutine of the same process
+// is told of it, once, and not of locks that they did not get.
+func TestObserver_WaitingBehindOwn(t *testing.T) {
+	f, seen := observed(t)
+	held := tryHold(t, lock.File{Path: f.Path, Cmd: "first"})
+	first := beginAcquire(t, t.Context(), lock.File{Path: f.Path})
+	ctx, cancel := withCancel(t)
+	second := beginAcquire(t, ctx, f)
+	eventually(t, "the wait is told", func() bool { return seen.String() == "waiting l" })
+	cancel()
+	if err := get(t, second).err; err == nil {
+		t.Fatal("two holders")
+	}
+	if h := told(t, f, seen, "waiting l")[0].Holder; h == nil || h.Nonce != held.Info().Nonce {
+		t.Errorf("waiting for %+v", h)
+	}
+	letGo(t, held)
+	letGo(t, getHeld(t, first))
+	told(t, f, seen, "waiting l")
+}
+
+// TestObserver_Reclaimed: the dead holder and the evidence are told before the
+// acquisition.
+func TestObserver_Reclaimed(t *testing.T) {
+	t.Run("kernel lock free", func(t *testing.T) {
+		f, seen := observed(t)
+		dead := start(t, "holder", f.Path)
+		dead.do("try", "held")
+		dead.kill()
+		letGo(t, tryHold(t, f))
+		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
+		if e.Holder == nil || e.Holder.PID != dead.cmd.Process.Pid || e.Holder.Cmd != "holder" || e.Evidence != lock.KernelLockFree {
+			t.Errorf("from %+v, %q", e.Holder, e.Evidence)
+		}
+	})
+	t.Run("fallback", func(t *testing.T) {
+		f, seen := observed(t)
+		putClaim(t, f.Path, formerClaim(t))
+		letGo(t, tryHold(t, f.WithoutKernelLock()))
+		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
+		if e.Holder == nil || e.Holder.Nonce != "DEAD" || e.Evidence != lock.PIDReused {
+			t.Errorf("from %+v, %q", e.Holder, e.Evidence)
+		}
+	})
+	t.Run("aged and unreadable", func(t *testing.T) {
+		f, seen := observed(t)
+		f.StaleAfter = time.Minute
+		putFile(t, f.Path, []byte("garbage"), time.Now().Add(-time.Hour))
+		letGo(t, tryHold(t, f))
+		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
+		if e.Holder != nil || e.Evidence != lock.Aged {
+			t.Errorf("from %+v, %q", e.Holder, e.Evidence)
+		}
+	})
+}
+
+func TestObserver_Lost(t *testing.T) {
+	f, seen := observed(t)
+	begun := time.Now()
+	held := tryHold(t, f)
+	had := time.Now()
+	if err := os.Remove(f.Path); err != nil {
+		t.Fatal(err)
+	}
+	inside := time.Since(had)
+	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release: %v", err)
+	}
+	events := told(t, f, seen, "acquired l, lost l") // and not released
+	span(t, events[1], inside, time.Since(begun))
+
+	// In fallback mode the holder itself finds out.
+	f, seen = observed(t)
+	f.StaleAfter = 30 * time.Millisecond
+	held = tryHold(t, f.WithoutKernelLock())
+	if err := os.Remove(f.Path); err != nil {
+		t.Fatal(err)
+	}
+	promptly(t, "the loss", func() { <-held.Lost() })
+	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release: %v", err)
+	}
+	told(t, f, seen, "acquired l, lost l")
+}
+
+// TestSlogObserver reads the logger's JSON back.
+func TestSlogObserver(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	holder := &lock.LockInfo{PID: 42, Hostname: "box", Cmd: "push\x1b[31m", CreatedAt: since}
+	group := map[string]any{"pid": 42.0, "host": "box", "cmd": "push\x1b[31m", "since": "2026-01-02T03:04:05Z"}
+	for _, test := range []struct {
+		event lock.Event
+		want  map[string]any
+	}{
+		{lock.Event{Kind: lock.Waiting, Path: "/l", Cmd: "c", Holder: holder, Evidence: lock.KernelLockHeld},
+			map[string]any{"level": "DEBUG", "msg": "lock waiting", "path": "/l", "cmd": "c", "holder": group, "evidence": "kernel lock held"}},
+		{lock.Event{Kind: lock.Waiting, Path: "/l"},
+			map[string]any{"level": "DEBUG", "msg": "lock waiting", "path": "/l"}},
+		{lock.Event{Kind: lock.Acquired, Path: "/l", Cmd: "c", Duration: time.Second},
+			map[string]any{"level": "DEBUG", "msg": "lock acquired", "path": "/l", "cmd": "c", "duration": 1e9}},
+		{lock.Event{Kind: lock.Released, Path: "/l", Duration: 2},
+			map[string]any{"level": "DEBUG", "msg": "lock released", "path": "/l", "duration": 2.0}},
+		{lock.Event{Kind: lock.Reclaimed, Path: "/l", Holder: holder, Evidence: lock.ProcessGone},
+			map[string]any{"level": "WARN", "msg": "lock reclaimed", "path": "/l", "holder": group, "evidence": "process gone"}},
+		{lock.Event{Kind: lock.Lost, Path: "/l", Cmd: "c", Duration: 3},
+			map[string]any{"level": "WARN", "msg": "lock lost", "path": "/l", "cmd": "c", "duration": 3.0}},
+	} {
+		var out bytes.Buffer
+		lock.SlogObserver(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Observe(test.event)
+		if bytes.ContainsRune(out.Bytes(), '\x1b') {
+			t.Errorf("a raw control character: %q", out.Bytes())
+		}
+		var got map[string]any
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatalf("%q: %v", out.Bytes(), err)
+		}
+		delete(got, "time")
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("logged %v\nwant   %v", got, test.want)
+		}
+	}
+}
+
+// TestSlogObserver_Levels: at the usual level only what is amiss is logged, by a
+// real lock.
+func TestSlogObserver_Levels(t *testing.T) {
+	var out bytes.Buffer
+	f := lock.File{Path: filepath.Join(t.TempDir(), "l"), Observer: lock.SlogObserver(slog.New(slog.NewTextHandler(&out, nil)))}
+	letGo(t, tryHold(t, f))
+	if out.Len() != 0 {
+		t.Errorf("logged %q", out.String())
+	}
+	putClaim(t, f.Path, formerClaim(t))
+	letGo(t, tryHold(t, f))
+	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "level=WARN msg=\"lock reclaimed\" path=") {
+		t.Errorf("logged %q", out.String())
+	}
+}

@@ -1,0 +1,98 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Set is several locks that are held together.
+type Set struct{ held []*Held } // in the order in which they were acquired
+
+// AcquireAll acquires several locks, all or none: on any error those that it had
+// got are released again, and the error is that of the lock that could not be had.
+//
+// Whatever the order of files, the locks are acquired in one order that is the
+// same for all processes of a machine, by the identity of their folders and then
+// by name. So two callers that name the same locks in opposite orders never wait
+// for each other. That holds for locks acquired by one call; whoever acquires
+// further ones while holding a Set is on their own.
+//
+// A lock that is named twice is ErrInvalidName.
+func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
+	ordered, err := canonical(files)
+	if err != nil {
+		return nil, err
+	}
+	s := &Set{}
+	for _, f := range ordered {
+		held, err := f.Acquire(ctx)
+		if err != nil {
+			return nil, also(err, s.Release())
+		}
+		s.held = append(s.held, held)
+	}
+	return s, nil
+}
+
+// Held returns the locks of the set, in the order in which they were acquired.
+func (s *Set) Held() []*Held { return slices.Clone(s.held) }
+
+// Context returns a context that carries all holds of the set, see Held.Context.
+func (s *Set) Context(parent context.Context) context.Context {
+	for _, h := range s.held {
+		parent = h.Context(parent)
+	}
+	return parent
+}
+
+// Release releases the locks in the reverse order, each as Held.Release does, and
+// goes on after errors, which it joins.
+func (s *Set) Release() error {
+	var errs []error
+	for _, h := range slices.Backward(s.held) {
+		errs = append(errs, h.Release())
+	}
+	return errors.Join(errs...)
+}
+
+// canonical sorts files, by what identifies a lock on this machine.
+func canonical(files []File) ([]File, error) {
+	type entry struct {
+		file   File
+		folder platform.FileID
+		name   string
+	}
+	var entries []entry
+	for _, f := range files {
+		if err := checkPath(f.Path); err != nil {
+			return nil, err
+		}
+		path, err := filepath.Abs(f.Path)
+		if err != nil {
+			return nil, pathError("resolve", f.Path, err)
+		}
+		folder, err := folderOf(path)
+		if err != nil {
+			return nil, pathError("acquire", path, err)
+		}
+		entries = append(entries, entry{f, folder, filepath.Base(path)})
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.folder.Dev, b.folder.Dev), cmp.Compare(a.folder.Ino, b.folder.Ino),
+			cmp.Compare(a.name, b.name))
+	})
+	var ordered []File
+	for i, e := range entries {
+		if i > 0 && e.folder == entries[i-1].folder && e.name == entries[i-1].name {
+			return nil, fmt.Errorf("%w: %s is in the set twice", ErrInvalidName, e.file.Path)
+		}
+		ordered = append(ordered, e.file)
+	}
+	return ordered, nil
+}

@@ -1,0 +1,372 @@
+package lock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// some gives locks in a folder, by name.
+func some(dir string, names ...string) (files []lock.File) {
+	for _, name := range names {
+		files = append(files, lock.File{Path: filepath.Join(dir, name), Cmd: name})
+	}
+	return files
+}
+
+func holdAll(t *testing.T, files ...lock.File) *lock.Set {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	set, err := lock.AcquireAll(ctx, files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// isFree checks that nobody has a lock, by its two files.
+func isFree(t *testing.T, path string) {
+	t.Helper()
+	isAbsent(t, path)
+	if err := platform.PeekKernelLock(path + ".flock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("kernel lock of %s: %v; want it free", path, err)
+	}
+}
+
+// setTaker is a process that takes a set of locks again and again, in the order
+// that it is told ("a b c"), and says "done", or what went wrong.
+func setTaker(dir string, orders *bufio.Scanner) {
+	for orders.Scan() {
+		if err := takeSets(dir, strings.Fields(orders.Text()), 100); err != nil {
+			fmt.Println("error:", err)
+			continue
+		}
+		fmt.Println("done")
+	}
+}
+
+// takeSets puts up a mark for each lock that it has, which only one can put up.
+func takeSets(dir string, names []string, rounds int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for round := range rounds {
+		set, err := lock.AcquireAll(ctx, some(dir, names...)...)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		for _, name := range names {
+			mark := filepath.Join(dir, name+".occupied")
+			f, err := os.OpenFile(mark, os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return fmt.Errorf("not alone: %w", err)
+			}
+			defer f.Close()
+			if err := os.Remove(mark); err != nil {
+				return fmt.Errorf("not alone: %w", err)
+			}
+		}
+		if err := set.Release(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestSet_OppositeOrders: goroutines and processes that name the same locks in
+// opposite orders never wait for each other.
+func TestSet_OppositeOrders(t *testing.T) {
+	const forward, backward = "a b c", "c b a"
+	t.Run("goroutines", func(t *testing.T) {
+		dir := t.TempDir()
+		var all sync.WaitGroup
+		for _, order := range []string{forward, backward, forward, backward} {
+			all.Go(func() {
+				if err := takeSets(dir, strings.Fields(order), 100); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+	t.Run("processes", func(t *testing.T) {
+		dir := t.TempDir()
+		var takers []*child
+		for _, order := range []string{forward, backward, forward, backward} {
+			c := start(t, "set-taker", dir)
+			c.order(order)
+			takers = append(takers, c)
+		}
+		for _, c := range takers {
+			c.expect("done")
+		}
+		for _, f := range some(dir, "a", "b", "c") {
+			isFree(t, f.Path)
+		}
+	})
+	t.Run("folders by other names", func(t *testing.T) {
+		dir := t.TempDir()
+		one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+		if err := errors.Join(os.Mkdir(one, 0o700), os.Mkdir(two, 0o700),
+			os.Symlink(one, filepath.Join(dir, "z")), os.Symlink(two, filepath.Join(dir, "y"))); err != nil {
+			t.Skip(err)
+		}
+		var all sync.WaitGroup
+		for _, names := range [][]string{{"one/l", "two/l"}, {"z/l", "y/l"}} {
+			all.Go(func() {
+				for range 100 {
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					set, err := lock.AcquireAll(ctx, some(dir, names...)...)
+					cancel()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := set.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// TestSet_AllOrNone: the last lock of three is held elsewhere. While the set
+// waits for it, it has the others; once it has given up, they are free.
+func TestSet_AllOrNone(t *testing.T) {
+	for name, limited := range map[string]bool{"deadline": true, "cancel": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := some(dir, "c", "a", "b")
+			other := start(t, "holder", files[0].Path)
+			other.do("try", "held")
+			ctx, cancel := context.WithCancel(t.Context())
+			want := context.Canceled
+			if limited {
+				ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+				want = context.DeadlineExceeded
+			}
+			defer cancel()
+			came := make(chan error, 1)
+			go func() {
+				set, err := lock.AcquireAll(ctx, files...)
+				if err == nil {
+					err = errors.Join(errors.New("it has all"), set.Release())
+				} else if set != nil {
+					err = errors.Join(errors.New("there is a set with the error"), err)
+				}
+				came <- err
+			}()
+			if !limited {
+				eventually(t, "the set waits for c", func() bool { return lock.QueueLen(files[0], false) == 1 })
+				for _, f := range files[1:] {
+					if l := wantLocked(t, f.Path); l.Info == nil || l.Info.PID != os.Getpid() {
+						t.Errorf("%s is held by %+v", f.Path, l.Info)
+					}
+				}
+				cancel()
+			}
+			err := <-came
+			locked := asLocked(t, err)
+			if locked.Path != files[0].Path || locked.Info == nil || locked.Info.PID != other.cmd.Process.Pid {
+				t.Errorf("in the way is %+v at %s; want the other process, at c", locked.Info, locked.Path)
+			}
+			if !errors.Is(err, want) || errors.Is(err, lock.ErrTimeout) != limited {
+				t.Errorf("error is %v", err)
+			}
+			isFree(t, files[1].Path)
+			isFree(t, files[2].Path)
+			other.do("release", "released")
+			parkedIs(t, 0)
+			if err := holdAll(t, files...).Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSet_Order: acquired in one order whatever the caller's, released in the
+// reverse.
+func TestSet_Order(t *testing.T) {
+	dir := t.TempDir()
+	for _, names := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
+		var seen recorder
+		files := some(dir, names...)
+		for i := range files {
+			files[i].Observer = &seen
+		}
+		set := holdAll(t, files...)
+		var paths []string
+		for _, h := range set.Held() {
+			paths = append(paths, filepath.Base(h.Path())+" "+h.Info().Cmd)
+		}
+		if want := []string{"a a", "b b", "c c"}; !slices.Equal(paths, want) {
+			t.Errorf("%v: Held is %v, want %v", names, paths, want)
+		}
+		clear(set.Held()) // a copy
+		if err := set.Release(); err != nil {
+			t.Fatal(err)
+		}
+		want := "acquired a, acquired b, acquired c, released c, released b, released a"
+		if got := seen.String(); got != want {
+			t.Errorf("%v: %s; want %s", names, got, want)
+		}
+		if err := set.Release(); err != nil || seen.String() != want {
+			t.Errorf("second Release: %v, %s", err, seen.String())
+		}
+	}
+}
+
+// TestSet_Twice: a lock that is named twice, by whatever names, is refused
+// before anything is touched.
+func TestSet_Twice(t *testing.T) {
+	dir, links := t.TempDir(), t.TempDir()
+	link := filepath.Join(links, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip(err)
+	}
+	t.Chdir(dir)
+	for _, paths := range [][]string{
+		{dir + "/a", dir + "/a"},
+		{dir + "/a", dir + "/./a"},
+		{dir + "/a", dir + "/b", dir + "/a"},
+		{dir + "/a", "a"},
+		{dir + "/a", link + "/a"},
+		{link + "/a", dir + "/0", dir + "/z", dir + "/a"},
+	} {
+		var files []lock.File
+		for _, p := range paths {
+			files = append(files, lock.File{Path: p})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		set, err := lock.AcquireAll(ctx, files...)
+		cancel()
+		if !errors.Is(err, lock.ErrInvalidName) || set != nil {
+			t.Errorf("%v: %v, %v; want ErrInvalidName", paths, set, err)
+		}
+		if got := names(t, dir); got != "" {
+			t.Errorf("%v: took or left %s", paths, got)
+		}
+	}
+	// The same name in two folders is two locks.
+	if err := holdAll(t, lock.File{Path: dir + "/a"}, lock.File{Path: links + "/a"}).Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSet_Invalid: what can't be a lock is found before anything is taken.
+func TestSet_Invalid(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]error{
+		"":                                 lock.ErrInvalidName,
+		dir + "/":                          lock.ErrInvalidName,
+		filepath.Join(dir, "gone", "lock"): fs.ErrNotExist,
+	} {
+		set, err := lock.AcquireAll(t.Context(), lock.File{Path: filepath.Join(dir, "a")}, lock.File{Path: path})
+		if !errors.Is(err, want) || set != nil {
+			t.Errorf("%q: %v, want %v", path, err, want)
+		}
+		if got := names(t, dir); got != "" {
+			t.Errorf("%q: took or left %s", path, got)
+		}
+	}
+}
+
+func TestSet_Empty(t *testing.T) {
+	set := holdAll(t)
+	if held := set.Held(); len(held) != 0 {
+		t.Errorf("it holds %v", held)
+	}
+	if ctx := t.Context(); set.Context(ctx) != ctx {
+		t.Error("its context is not the parent")
+	}
+	if err := set.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSet_Context: the context of a set carries each of its holds, until they are
+// released.
+func TestSet_Context(t *testing.T) {
+	dir := t.TempDir()
+	files := some(dir, "b", "c", "d")
+	set := holdAll(t, files...)
+	limited, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ctx := set.Context(limited)
+	for _, f := range files {
+		for name, acquire := range map[string]func(context.Context) (*lock.Held, error){
+			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": f.AcquireShared,
+		} {
+			held, err := acquire(ctx)
+			if !errors.Is(err, lock.ErrReentrant) || held != nil {
+				t.Errorf("%s of %s: %v, want ErrReentrant", name, f.Path, err)
+			}
+		}
+	}
+	// A further set that names one of them gives back what it had got before.
+	if _, err := lock.AcquireAll(ctx, some(dir, "a", "e", "d")...); !errors.Is(err, lock.ErrReentrant) {
+		t.Errorf("AcquireAll: %v, want ErrReentrant", err)
+	}
+	isFree(t, filepath.Join(dir, "a"))
+	isFree(t, filepath.Join(dir, "e"))
+	for _, f := range files {
+		wantLocked(t, f.Path)
+	}
+	if err := set.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ctx.Err(); err != nil {
+		t.Errorf("after Release the context is done: %v", err)
+	}
+	again, err := lock.AcquireAll(ctx, files...)
+	if err != nil {
+		t.Fatalf("after Release: %v", err)
+	}
+	if err := again.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSet_ReleaseGoesOn: locks that were lost do not keep the others from being
+// released, and each is reported.
+func TestSet_ReleaseGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	files := some(dir, "a", "b", "c", "d")
+	set := holdAll(t, files...)
+	ctx := set.Context(t.Context())
+	for _, i := range []int{1, 3} {
+		if err := os.Remove(files[i].Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := set.Release()
+	if !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release: %v, want ErrLost", err)
+	}
+	for i, f := range files {
+		if named := strings.Contains(fmt.Sprint(err), f.Path); named != (i%2 == 1) {
+			t.Errorf("%s in the error: %v (%v)", f.Path, named, err)
+		}
+		isFree(t, f.Path)
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the context's cause is %v", cause)
+	}
+	if err := holdAll(t, files...).Release(); err != nil {
+		t.Error(err)
+	}
+}

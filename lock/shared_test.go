@@ -1,0 +1,306 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+func removeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func holdShared(t *testing.T, f lock.File) *lock.Held {
+	t.Helper()
+	held, err := f.AcquireShared(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func beginShared(t *testing.T, f lock.File) <-chan outcome {
+	t.Helper()
+	return begin(t, f, true, func() (*lock.Held, error) { return f.AcquireShared(t.Context()) })
+}
+
+func wantSharedLocked(t *testing.T, f lock.File, evidence lock.Evidence) {
+	t.Helper()
+	held, err := f.TryAcquireShared(t.Context())
+	if err == nil {
+		t.Fatal("a reader got in: ", held.Release())
+	}
+	if locked := asLocked(t, err); locked.Evidence != evidence || locked.Verdict != lock.Alive || locked.Info == nil {
+		t.Errorf("got %v; want %q, and a holder", locked, evidence)
+	}
+}
+
+// TestShared_Together: readers of one process are in together, writers are not,
+// and the lock file is there from the first to the last.
+func TestShared_Together(t *testing.T) {
+	f := queued(t)
+	const n = 8
+	var in, out sync.WaitGroup
+	in.Add(n)
+	leave := make(chan struct{})
+	for i := range n {
+		out.Go(func() {
+			acquire := f.AcquireShared
+			if i%2 == 0 {
+				acquire = f.TryAcquireShared
+			}
+			held, err := acquire(t.Context())
+			for errors.As(err, new(*lock.ErrLocked)) { // another reader was in the turnstile
+				held, err = acquire(t.Context())
+			}
+			in.Done()
+			<-leave
+			if err != nil {
+				t.Error(err)
+			} else if err := held.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	promptly(t, "the rendezvous of readers", in.Wait)
+	if claim := getClaim(t, f.Path); claim.Mode != "shared" || claim.PID != os.Getpid() {
+		t.Errorf("on disk is %+v", claim)
+	}
+	if l := wantLocked(t, f.Path); l.Evidence != lock.KernelLockHeld || l.Info == nil || l.Info.Mode != "shared" {
+		t.Errorf("a writer hears %v", l)
+	}
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Holder == nil || s.Holder.Mode != "shared" {
+		t.Errorf("Inspect: %+v, %v", s, err)
+	}
+	close(leave)
+	out.Wait()
+	wantFree(t, f.Path)
+}
+
+// TestShared_Processes: the same among processes; whichever leaves last removes
+// the lock file.
+func TestShared_Processes(t *testing.T) {
+	f := queued(t)
+	const n = 4
+	for last := range n {
+		var readers []*child
+		for range n {
+			r := start(t, "member", f.Path)
+			r.do("shared", "held")
+			readers = append(readers, r)
+		}
+		for i, r := range readers {
+			if i != last {
+				r.do("release", "released")
+				wantLocked(t, f.Path)
+			}
+		}
+		// The one that is left may not be the one that the lock file names.
+		letGo(t, holdShared(t, f))
+		wantLocked(t, f.Path)
+		readers[last].do("release", "released")
+		wantFree(t, f.Path)
+	}
+}
+
+// TestShared_WriterAlone: no reader gets in beside a writer.
+func TestShared_WriterAlone(t *testing.T) {
+	f := queued(t)
+	writer := tryHold(t, f)
+	wantSharedLocked(t, f, lock.KernelLockHeld)
+	other := start(t, "member", f.Path)
+	other.do("try-shared", "locked: "+string(lock.KernelLockHeld))
+	other.do("shared", "waiting")
+	ours := beginShared(t, f)
+	if writer.Info().Mode == "shared" {
+		t.Error("the writer's claim is a reader's")
+	}
+	letGo(t, writer)
+	other.expect("held")
+	reader := getHeld(t, ours) // beside the other
+	if reader.Info().Mode != "shared" {
+		t.Errorf("the reader's claim is %+v", reader.Info())
+	}
+	wantLocked(t, f.Path)
+	letGo(t, reader)
+	other.do("release", "released")
+	wantFree(t, f.Path)
+}
+
+// TestShared_WriterWaits: readers who come after a writer who waits do not get in
+// before.
+func TestShared_WriterWaits(t *testing.T) {
+	f := queued(t)
+	first := holdShared(t, f)
+	other := start(t, "member", f.Path)
+	writer := beginAcquire(t, t.Context(), f)
+	parkedIs(t, 1)
+	wantSharedLocked(t, f, lock.OthersWait)
+	other.do("try-shared", "locked: "+string(lock.OthersWait))
+	other.do("shared", "waiting")
+	ours := beginShared(t, f)
+	parkedIs(t, 2)
+	letGo(t, first)
+	held := getHeld(t, writer)
+	if len(ours) != 0 {
+		t.Error("a reader got in before the writer")
+	}
+	if held.Info().Mode == "shared" {
+		t.Errorf("the writer's claim is %+v", held.Info())
+	}
+	letGo(t, held)
+	letGo(t, getHeld(t, ours))
+	other.expect("held")
+	other.do("release", "released")
+	wantFree(t, f.Path)
+}
+
+// TestShared_WriterGivesUp: a writer who waited for readers and gave up leaves
+// nothing, whoever is faster when the last reader leaves.
+func TestShared_WriterGivesUp(t *testing.T) {
+	f := queued(t)
+	for range 200 {
+		reader := holdShared(t, f)
+		ctx, cancel := context.WithCancel(t.Context())
+		writer := beginAcquire(t, ctx, f)
+		parkedIs(t, 1)
+		cancel()
+		if err := get(t, writer).err; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		letGo(t, reader)
+		wantFree(t, f.Path)
+		if t.Failed() {
+			break
+		}
+	}
+}
+
+// TestShared_Robbed: whoever removes the readers' lock file lets no writer in, and
+// all readers learn of it.
+func TestShared_Robbed(t *testing.T) {
+	f := queued(t)
+	other := start(t, "member", f.Path)
+	other.do("shared", "held")
+	ours := holdShared(t, f)
+	ctx := ours.Context(t.Context())
+	removeFile(t, f.Path)
+	wantLocked(t, f.Path)
+	other.do("try", "locked: "+string(lock.KernelLockHeld))
+	if err := ours.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release: %v, want ErrLost", err)
+	}
+	<-ours.Lost()
+	if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+		t.Errorf("the context's cause is %v", context.Cause(ctx))
+	}
+	other.kill()
+	letGo(t, tryHoldSoon(t, f))
+	wantFree(t, f.Path)
+}
+
+// TestShared_RobbedAndJoined: a reader who comes after the robbery is safe, and
+// the robbed leave its lock file alone.
+func TestShared_RobbedAndJoined(t *testing.T) {
+	f := queued(t)
+	robbed := holdShared(t, f)
+	removeFile(t, f.Path)
+	later := holdShared(t, f)
+	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release of the robbed: %v, want ErrLost", err)
+	}
+	wantLocked(t, f.Path)
+	letGo(t, later)
+	wantFree(t, f.Path)
+}
+
+// tryHoldSoon acquires a lock whose holder may be dying.
+func tryHoldSoon(t *testing.T, f lock.File) *lock.Held {
+	t.Helper()
+	var held *lock.Held
+	promptly(t, "Acquire", func() {
+		var err error
+		if held, err = f.Acquire(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if held == nil {
+		t.FailNow()
+	}
+	return held
+}
+
+// TestShared_Fallback: without kernel locks shared means exclusive.
+func TestShared_Fallback(t *testing.T) {
+	f := fallbackFile(t)
+	held := holdShared(t, f)
+	if held.Info().Mode != "" {
+		t.Errorf("claim is %+v", held.Info())
+	}
+	wantSharedLocked(t, f, lock.SameProcess)
+	if _, err := held.Fence(); err != nil {
+		t.Errorf("Fence: %v", err)
+	}
+	next := beginAcquire(t, t.Context(), f)
+	reader := beginAcquireAsShared(t, f)
+	letGo(t, held)
+	letGo(t, getHeld(t, next))
+	letGo(t, getHeld(t, reader))
+	isAbsent(t, f.Path)
+}
+
+// beginAcquireAsShared is for where a reader queues as a writer does.
+func beginAcquireAsShared(t *testing.T, f lock.File) <-chan outcome {
+	t.Helper()
+	return begin(t, f, false, func() (*lock.Held, error) { return f.AcquireShared(t.Context()) })
+}
+
+func TestShared_NoFence(t *testing.T) {
+	f := queued(t)
+	held := holdShared(t, f)
+	if _, err := held.Fence(); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), f.Path) {
+		t.Errorf("Fence: %v", err)
+	}
+	letGo(t, held)
+	if got := filepath.Base(f.Path) + ".flock"; names(t, filepath.Dir(f.Path)) != got {
+		t.Error("something is left behind")
+	}
+}
+
+// TestShared_StressOneProcess: readers and writers in one process, by two oracles.
+func TestShared_StressOneProcess(t *testing.T) {
+	f := queued(t)
+	var all intervals
+	var wg sync.WaitGroup
+	for i := range 8 {
+		acquire, work := f.AcquireShared, all.together
+		if i%4 == 0 {
+			acquire, work = f.Acquire, all.alone
+		}
+		wg.Go(func() {
+			for range 60 {
+				held, err := acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				work(t, f.Path)
+				if err := held.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	promptly(t, "the stress", wg.Wait)
+	t.Logf("%d readers came beside another", all.check(t))
+	wantFree(t, f.Path)
+}

@@ -1,0 +1,253 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// TestAcquire_Cancel: a cancelled wait returns while the lock is still held, names
+// the holder, and does not get the lock later.
+func TestAcquire_Cancel(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	reason := errors.New("reason")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	came := beginAcquire(t, ctx, f)
+	parkedIs(t, 1)
+	cancel(reason)
+	o := get(t, came)
+	locked := asLocked(t, o.err)
+	if o.held != nil || !errors.Is(o.err, context.Canceled) || !errors.Is(o.err, reason) || errors.Is(o.err, lock.ErrTimeout) {
+		t.Errorf("got %v, %v", o.held, o.err)
+	}
+	if locked.Info == nil || locked.Info.Nonce != held.Info().Nonce || locked.Verdict != lock.Alive || locked.Waited <= 0 {
+		t.Errorf("error is %+v", locked)
+	}
+	if err := platform.PeekKernelLock(f.Path + ".flock"); err != platform.ErrBusy {
+		t.Fatalf("kernel lock: %v; the wait must not have ended it", err)
+	}
+	letGo(t, held)
+	wantFree(t, f.Path)
+	letGo(t, tryHold(t, f))
+}
+
+// TestAcquire_CancelBeatsAcquire: a context that ends at any step on the way in
+// leaves no lock.
+func TestAcquire_CancelBeatsAcquire(t *testing.T) {
+	f := queued(t)
+	for _, at := range lock.AcquireSteps {
+		ctx, cancel := context.WithCancel(t.Context())
+		held, err := f.Park(func(step string) {
+			if step == at {
+				cancel()
+			}
+		}).Acquire(ctx)
+		if held != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, %v", at, held, err)
+		}
+		wantFree(t, f.Path)
+	}
+}
+
+// TestAcquire_ContextDone: a context that is done already touches nothing.
+func TestAcquire_ContextDone(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+		"Acquire":          lock.File.Acquire,
+		"AcquireShared":    lock.File.AcquireShared,
+		"TryAcquire":       lock.File.TryAcquire,
+		"TryAcquireShared": lock.File.TryAcquireShared,
+	} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+		if held, err := acquire(f, cancelled); held != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, cancelled: %v, %v", name, held, err)
+		}
+		if held, err := acquire(f, late); held != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, too late: %v, %v", name, held, err)
+		}
+		if got := names(t, filepath.Dir(f.Path)); got != "" {
+			t.Errorf("%s left behind: %s", name, got)
+		}
+	}
+}
+
+// TestAcquireWithin: every limit that is not negative ends, and says who has it.
+func TestAcquireWithin(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	for _, limit := range []time.Duration{1, 500 * time.Microsecond, 20 * time.Millisecond} {
+		promptly(t, limit.String(), func() {
+			_, err := f.AcquireWithin(t.Context(), limit)
+			if !errors.Is(err, lock.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v: %v; want a timeout", limit, err)
+			}
+			var locked *lock.ErrLocked
+			if !errors.As(err, &locked) {
+				t.Errorf("%v: %v is no *ErrLocked", limit, err)
+			} else if locked.Info == nil || locked.Info.Nonce != held.Info().Nonce || locked.Waited <= 0 {
+				t.Errorf("%v: error is %+v", limit, locked)
+			}
+		})
+	}
+	parkedIs(t, 1) // abandoned; the one of the last limit, at most
+	promptly(t, "trying once", func() {
+		_, err := f.AcquireWithin(t.Context(), 0)
+		if locked := asLocked(t, err); errors.Is(err, lock.ErrTimeout) || locked.Waited != 0 {
+			t.Errorf("0: %v; want no wait", err)
+		}
+	})
+	waits := begin(t, f, false, func() (*lock.Held, error) { return f.AcquireWithin(t.Context(), -1) })
+	letGo(t, held)
+	letGo(t, getHeld(t, waits))
+	wantFree(t, f.Path)
+	if held, err := f.AcquireWithin(t.Context(), 0); err != nil {
+		t.Errorf("0 on a free lock: %v", err)
+	} else {
+		letGo(t, held)
+	}
+}
+
+// TestOnWait: the callback is told who is in the way, once, and not too early.
+func TestOnWait(t *testing.T) {
+	const after = 20 * time.Millisecond
+	f := queued(t)
+	for name, hold := range map[string]func() (pid int, letGo func()){
+		"kernel lock": func() (int, func()) {
+			other := start(t, "member", f.Path)
+			other.do("acquire", "held")
+			return other.cmd.Process.Pid, func() { other.do("release", "released") }
+		},
+		"bare claim": func() (int, func()) { return putBareClaim(t, f.Path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid, letGoOther := hold()
+			calls := make(chan *lock.ErrLocked, 10)
+			notified := f
+			notified.OnWait, notified.OnWaitAfter = func(l *lock.ErrLocked) { calls <- l }, after
+			begun := time.Now()
+			came := beginAcquire(t, t.Context(), notified)
+			l := <-calls
+			if since := time.Since(begun); since < after || l.Waited < after {
+				t.Errorf("called after %v, with %v; want %v", since, l.Waited, after)
+			}
+			if l.Info == nil || l.Info.PID != pid || l.Path != f.Path {
+				t.Errorf("called with %v; the holder is pid %d", l, pid)
+			}
+			letGoOther()
+			letGo(t, getHeld(t, came))
+			if n := len(calls); n != 0 {
+				t.Errorf("called %d times more", n)
+			}
+		})
+	}
+}
+
+// TestOnWait_NotAfterwards: the callback races the end of the wait, and is never
+// running once Acquire has returned. Whoever does not wait is not called.
+func TestOnWait_NotAfterwards(t *testing.T) {
+	f := queued(t)
+	returned := make(chan struct{})
+	calls := 0 // for the race detector: Acquire orders the callback before what follows it
+	f.OnWaitAfter = 50 * time.Microsecond
+	f.OnWait = func(*lock.ErrLocked) {
+		select {
+		case <-returned:
+			t.Error("called after Acquire had returned")
+		default:
+		}
+		calls++
+	}
+	plain := lock.File{Path: f.Path}
+	for range 300 {
+		before := calls
+		returned = make(chan struct{})
+		held := tryHold(t, plain)
+		came := begin(t, f, false, func() (*lock.Held, error) {
+			held, err := f.Acquire(t.Context())
+			close(returned)
+			return held, err
+		})
+		letGo(t, held)
+		letGo(t, getHeld(t, came))
+		if calls > before+1 {
+			t.Fatalf("called %d times for one wait", calls-before)
+		}
+	}
+	f.OnWait = func(*lock.ErrLocked) { t.Error("called without a wait") }
+	f.OnWaitAfter = 1
+	parkedIs(t, 0)
+	for range 300 {
+		held, err := f.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		letGo(t, held)
+	}
+}
+
+// putBareClaim puts the lock file of a program that takes no kernel lock: of a
+// living process, which proves nothing else.
+func putBareClaim(t *testing.T, path string) (pid int, remove func()) {
+	t.Helper()
+	pid = start(t, "member", path).cmd.Process.Pid
+	putClaim(t, path, lock.LockInfo{PID: pid, CreatedAt: time.Now(), Cmd: "other program"})
+	return pid, func() { removeFile(t, path) }
+}
+
+// TestAcquire_BareClaim: a lock file without a kernel lock is waited for at the
+// head of the queue: whoever came first gets it first.
+func TestAcquire_BareClaim(t *testing.T) {
+	f := queued(t)
+	_, remove := putBareClaim(t, f.Path)
+	waits := make(chan struct{}, 1)
+	observed := f
+	observed.Observer = observer(func(e lock.Event) {
+		if e.Kind == lock.Waiting {
+			waits <- struct{}{}
+		}
+	})
+	first := beginAcquire(t, t.Context(), observed)
+	<-waits // at the head: it has seen the lock file
+	second := beginAcquire(t, t.Context(), f)
+	other := start(t, "member", f.Path)
+	other.do("acquire", "waiting")
+	remove()
+	held := getHeld(t, first)
+	if got := getClaim(t, f.Path); got.Nonce != held.Info().Nonce {
+		t.Errorf("on disk is %+v", got)
+	}
+	if len(second) != 0 {
+		t.Error("the second got in too")
+	}
+	letGo(t, held)
+	// Of the other process and the second, either may be the next.
+	go func() {
+		if o := <-second; o.err == nil {
+			o.held.Release()
+		}
+	}()
+	other.expect("held")
+	other.do("release", "released")
+	eventually(t, "the second is done", func() bool { return lock.QueueLen(f, false) == 0 })
+	wantFreeSoon(t, f)
+}
+
+// wantFreeSoon is wantFree for a lock that is just being released.
+func wantFreeSoon(t *testing.T, f lock.File) {
+	t.Helper()
+	letGo(t, tryHoldSoon(t, f))
+	wantFree(t, f.Path)
+}
+
+type observer func(lock.Event)
+
+func (o observer) Observe(e lock.Event) { o(e) }

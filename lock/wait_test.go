@@ -1,0 +1,233 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// TestAcquire_FIFO: goroutines of one process get the lock in the order in which
+// they came, also when some of them, the first included, give up.
+func TestAcquire_FIFO(t *testing.T) {
+	f := queued(t)
+	const n = 50
+	quitters := []int{0, 1, 20, 49}
+	held := tryHold(t, f)
+	var (
+		mu     sync.Mutex
+		order  []int
+		cancel [n]context.CancelFunc
+		came   [n]<-chan outcome
+	)
+	for i := range n {
+		var ctx context.Context
+		ctx, cancel[i] = context.WithCancel(t.Context())
+		defer cancel[i]()
+		came[i] = begin(t, f, false, func() (*lock.Held, error) {
+			held, err := f.Acquire(ctx)
+			if err == nil {
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				err = held.Release()
+			}
+			return held, err
+		})
+	}
+	parkedIs(t, 1)
+	for _, i := range quitters {
+		cancel[i]()
+		if err := get(t, came[i]).err; !errors.Is(err, context.Canceled) {
+			t.Errorf("%d gave up with %v", i, err)
+		}
+	}
+	letGo(t, held)
+	var want []int
+	for i := range n {
+		if !slices.Contains(quitters, i) {
+			want = append(want, i)
+			getHeld(t, came[i])
+		}
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("they got in as %v", order)
+	}
+	wantFree(t, f.Path)
+}
+
+// spareThreads is what the runtime may start for itself meanwhile.
+const spareThreads = 24
+
+func threads(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(tasks)
+}
+
+// TestAcquire_OneWaiter: a thousand goroutines wait for a lock with one thread,
+// and when all have given up nothing of them is left.
+func TestAcquire_OneWaiter(t *testing.T) {
+	f := queued(t)
+	const n = 1000
+	other := start(t, "member", f.Path)
+	other.do("acquire", "held")
+	goroutines, tasks := runtime.NumGoroutine(), threads(t)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make(chan error, n)
+	for range n {
+		go func() {
+			_, err := f.Acquire(ctx)
+			errs <- err
+		}()
+	}
+	eventually(t, "all are in the queue", func() bool { return lock.QueueLen(f, false) == n })
+	parkedIs(t, 1)
+	if now := threads(t); now > tasks+1+spareThreads {
+		t.Errorf("%d threads, %d before", now, tasks)
+	}
+	if open := openUnder(t, filepath.Dir(f.Path)); len(open) > 2 {
+		t.Errorf("open files: %v; want no more than those of one waiter", open)
+	}
+	cancel()
+	for range n {
+		err := <-errs
+		if locked := asLocked(t, err); !errors.Is(err, context.Canceled) || locked.Info == nil || locked.Info.PID != other.cmd.Process.Pid {
+			t.Fatalf("gave up with %v", err)
+		}
+	}
+	// The holder is still there, and so is the one wait in the kernel.
+	other.do("release", "released")
+	wantFree(t, f.Path)
+	eventually(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= goroutines })
+	other.do("try", "held")
+}
+
+// TestAcquire_ParkedAreBounded: waiting for many locks takes no more than
+// MaxParked threads; those beyond get their locks too.
+func TestAcquire_ParkedAreBounded(t *testing.T) {
+	queued(t)
+	const n = 200
+	dir := t.TempDir()
+	var files [n]lock.File
+	var holds [n]*lock.Held
+	for i := range n {
+		files[i] = lock.File{Path: filepath.Join(dir, fmt.Sprint("lock", i))}
+		holds[i] = tryHold(t, files[i])
+	}
+	goroutines, tasks, fds := runtime.NumGoroutine(), threads(t), len(openUnder(t, dir))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var giveUp, stay []<-chan outcome
+	for i := range n {
+		if i%2 == 0 {
+			giveUp = append(giveUp, beginAcquire(t, ctx, files[i]))
+		} else {
+			stay = append(stay, beginAcquire(t, t.Context(), files[i]))
+		}
+	}
+	parkedIs(t, lock.MaxParked)
+	if now := threads(t); now > tasks+lock.MaxParked+spareThreads {
+		t.Errorf("%d threads, %d before; want at most %d more", now, tasks, lock.MaxParked)
+	}
+	cancel()
+	for _, came := range giveUp {
+		if err := get(t, came).err; !errors.Is(err, context.Canceled) {
+			t.Errorf("gave up with %v", err)
+		}
+	}
+	if n := lock.Parked(); n > lock.MaxParked {
+		t.Errorf("%d threads parked", n)
+	}
+	for _, held := range holds {
+		letGo(t, held)
+	}
+	for _, came := range stay {
+		letGo(t, getHeld(t, came))
+	}
+	parkedIs(t, 0)
+	for _, f := range files {
+		if err := platform.PeekKernelLock(f.Path + ".flock"); err != nil {
+			t.Errorf("%s: %v; want it free", f.Path, err)
+		}
+		isAbsent(t, f.Path)
+	}
+	if open := openUnder(t, dir); len(open) != 0 {
+		t.Errorf("still open: %d, of %d", len(open), fds)
+	}
+	eventually(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= goroutines })
+}
+
+// TestAcquire_AdoptsWait: who comes after one who gave up takes over their place
+// in the kernel's queue, before a process that came in between.
+func TestAcquire_AdoptsWait(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := beginAcquire(t, ctx, f)
+	parkedIs(t, 1)
+	other := start(t, "member", f.Path)
+	other.do("acquire", "waiting")
+	cancel()
+	if err := get(t, first).err; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if n := lock.Parked(); n != 1 {
+		t.Fatalf("%d threads parked, want the one that was left", n)
+	}
+	second := beginAcquire(t, t.Context(), f)
+	letGo(t, held)
+	held = getHeld(t, second)
+	parkedIs(t, 0)
+	letGo(t, held)
+	other.expect("held")
+	other.do("release", "released")
+	wantFree(t, f.Path)
+}
+
+// TestAcquire_StressOneProcess: two oracles say that nobody was ever in with
+// another, while some give up.
+func TestAcquire_StressOneProcess(t *testing.T) {
+	f := queued(t)
+	var all intervals
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 60 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if (i+j)%4 == 0 {
+					go cancel()
+				}
+				held, err := f.Acquire(ctx)
+				cancel()
+				if err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					continue
+				}
+				all.alone(t, f.Path)
+				if err := held.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	all.check(t)
+	wantFree(t, f.Path)
+}
