@@ -15,8 +15,12 @@ import (
 const roleVar = "HOLDFAST_TEST_ROLE"
 
 var roles = map[string]func(args []string) error{
-	"churn": churn,
-	"hold":  hold,
+	"churn":      churn,
+	"hold":       hold,
+	"jit-lock":   jitLock,
+	"jit-worker": jitWorker,
+	"lap":        lap,
+	"member":     member,
 }
 
 // holdfast is the command, built for this run.

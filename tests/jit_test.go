@@ -1,0 +1,644 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// The tests that seed jit lists, by its names. Those on retries are in lock.
+
+// jitLock is a process that takes a lock, exclusive or shared, says "held", and
+// lets go of it when its input ends, saying "released". It waits for the lock.
+func jitLock(args []string) error {
+	f := lock.File{Path: args[0], Cmd: "jit"}
+	acquire := f.Acquire
+	if args[1] == "shared" {
+		acquire = f.AcquireShared
+	}
+	held, err := acquire(context.Background())
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	io.Copy(io.Discard, os.Stdin)
+	if err := held.Release(); err != nil {
+		return err
+	}
+	fmt.Println("released")
+	return nil
+}
+
+// jitWorker is a process that does one of the store's jobs in several goroutines:
+// "create FIRST COUNT", "count FILES", "read".
+func jitWorker(args []string) error {
+	store := jitStore(args[0])
+	switch args[1] {
+	case "create":
+		first, _ := strconv.Atoi(args[2])
+		count, _ := strconv.Atoi(args[3])
+		return atOnce(count, func(i int) error { return store.create(fmt.Sprint("issue", first+i)) })
+	case "update":
+		return atOnce(8, func(int) error { return store.raise("shared") })
+	case "slow":
+		return store.change(args[2], func(n int) (int, error) {
+			fmt.Println("updating")
+			io.Copy(io.Discard, os.Stdin)
+			return n + 1, nil
+		})
+	case "read":
+		return jitReader(store)
+	}
+	return errors.New("what?")
+}
+
+func atOnce(n int, job func(i int) error) error {
+	errs := make(chan error, n)
+	for i := range n {
+		go func() { errs <- job(i) }()
+	}
+	var all []error
+	for range n {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// partner is a process that plays a role, a line at a time.
+type partner struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.Closer
+	lines *bufio.Scanner
+}
+
+func jitPlay(t *testing.T, role string, args ...string) *partner {
+	t.Helper()
+	p := &partner{t: t, cmd: play(t, role, args...)}
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdin, p.lines = in, bufio.NewScanner(out)
+	background(t, p.cmd)
+	return p
+}
+
+func (p *partner) expect(want string) {
+	p.t.Helper()
+	if !p.lines.Scan() || p.lines.Text() != want {
+		p.t.Fatalf("it says %q (%v), want %q", p.lines.Text(), p.lines.Err(), want)
+	}
+}
+
+// end closes its input, and waits for it to end well.
+func (p *partner) end() {
+	p.t.Helper()
+	p.stdin.Close()
+	for p.lines.Scan() {
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("a process failed: %v", err)
+	}
+}
+
+func jitPath(t *testing.T) string { return filepath.Join(t.TempDir(), "index.json.lock") }
+
+// refusedFor checks that a lock is not had, and returns who has it.
+func refusedFor(t *testing.T, acquire func(context.Context) (*lock.Held, error)) *lock.ErrLocked {
+	t.Helper()
+	held, err := acquire(t.Context())
+	var locked *lock.ErrLocked
+	if err == nil {
+		t.Fatal("there is a second holder: ", held.Release())
+	} else if !errors.As(err, &locked) {
+		t.Fatal(err)
+	}
+	return locked
+}
+
+func had(t *testing.T, acquire func(context.Context) (*lock.Held, error)) *lock.Held {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	held, err := acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func let(t *testing.T, held *lock.Held) {
+	t.Helper()
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestJit_ExclusiveLockPreventsConcurrentWrites: the second writer gets in when
+// the first has left, and no earlier: thread or process.
+func TestJit_ExclusiveLockPreventsConcurrentWrites(t *testing.T) {
+	path := jitPath(t)
+	f := lock.File{Path: path}
+	first := jitPlay(t, "jit-lock", path, "exclusive")
+	first.expect("held")
+	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.cmd.Process.Pid || l.Verdict != lock.Alive {
+		t.Errorf("held by %+v", l.Info)
+	}
+	first.end()
+	held := had(t, f.Acquire)
+	refusedFor(t, f.TryAcquire) // another thread
+	let(t, held)
+
+	// All together: a counter that only exclusion keeps right.
+	var inside, total atomic.Int32
+	plain := 0
+	err := atOnce(8, func(int) error {
+		for range 50 {
+			err := f.Do(t.Context(), func(context.Context) error {
+				if n := inside.Add(1); n != 1 {
+					return fmt.Errorf("%d are in", n)
+				}
+				plain++
+				total.Add(1)
+				inside.Add(-1)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || plain != 400 || total.Load() != 400 {
+		t.Errorf("%d of %d writes are there: %v", plain, total.Load(), err)
+	}
+}
+
+func needsReaders(t *testing.T) {
+	t.Helper()
+	if !platform.HasTurnstile() {
+		t.Skip("shared is exclusive on this system")
+	}
+}
+
+// TestJit_SharedLocksAllowConcurrentReads: four processes and two threads are in at
+// the same time, as none leaves before all are there.
+func TestJit_SharedLocksAllowConcurrentReads(t *testing.T) {
+	needsReaders(t)
+	path := jitPath(t)
+	var all []*partner
+	for range 4 {
+		all = append(all, jitPlay(t, "jit-lock", path, "shared"))
+	}
+	for _, p := range all {
+		p.expect("held")
+	}
+	f := lock.File{Path: path}
+	one, two := had(t, f.AcquireShared), had(t, f.AcquireShared)
+	refusedFor(t, f.TryAcquire)
+	let(t, one)
+	for _, p := range all {
+		p.end()
+	}
+	refusedFor(t, f.TryAcquire) // one is still there
+	let(t, two)
+	let(t, had(t, f.TryAcquire))
+}
+
+// TestJit_ExclusiveLockBlocksSharedLocks: in both directions.
+func TestJit_ExclusiveLockBlocksSharedLocks(t *testing.T) {
+	path := jitPath(t)
+	f := lock.File{Path: path}
+	for mode, others := range map[string]func(context.Context) (*lock.Held, error){"exclusive": f.TryAcquireShared, "shared": f.TryAcquire} {
+		holder := jitPlay(t, "jit-lock", path, mode)
+		holder.expect("held")
+		refusedFor(t, others)
+		waiter := jitPlay(t, "jit-lock", path, map[string]string{"exclusive": "shared", "shared": "exclusive"}[mode])
+		holder.end()
+		waiter.expect("held")
+		waiter.end()
+		let(t, had(t, others))
+	}
+}
+
+// TestJit_LockReleasedOnDrop: what is dropped in the seed's language is the end of a
+// block here; it may end by return or error.
+func TestJit_LockReleasedOnDrop(t *testing.T) {
+	path := jitPath(t)
+	f := lock.File{Path: path}
+	failure := errors.New("failure")
+	for _, want := range []error{nil, failure} {
+		err := f.Do(t.Context(), func(context.Context) error {
+			refusedFor(t, f.TryAcquire)
+			return want
+		})
+		if err != want {
+			t.Errorf("Do: %v, want %v", err, want)
+		}
+		let(t, had(t, f.TryAcquire))
+		other := jitPlay(t, "jit-lock", path, "exclusive")
+		other.expect("held")
+		other.end()
+	}
+}
+
+// TestJit_LockReleasedOnPanic is "lock released on panic/early return (RAII)".
+func TestJit_LockReleasedOnPanic(t *testing.T) {
+	path := jitPath(t)
+	f := lock.File{Path: path}
+	for name, block := range map[string]func(fn func(context.Context) error){
+		"Do":    func(fn func(context.Context) error) { _ = f.Do(t.Context(), fn) },
+		"TryDo": func(fn func(context.Context) error) { _, _ = f.TryDo(t.Context(), fn) },
+		"Update": func(fn func(context.Context) error) {
+			_ = lock.Update(t.Context(), strings.TrimSuffix(path, ".lock"), func([]byte) ([]byte, error) { return nil, fn(t.Context()) })
+		},
+	} {
+		value := new(int)
+		func() {
+			defer func() {
+				if got := recover(); got != value {
+					t.Errorf("%s: recovered %v, want the very value", name, got)
+				}
+			}()
+			block(func(context.Context) error {
+				refusedFor(t, f.TryAcquire)
+				panic(value)
+			})
+		}()
+		let(t, had(t, f.TryAcquire))
+	}
+	if exists(strings.TrimSuffix(path, ".lock")) {
+		t.Error("a change that panicked was made")
+	}
+}
+
+// TestJit_TimeoutOnLockContention: with the seed's message.
+func TestJit_TimeoutOnLockContention(t *testing.T) {
+	path := jitPath(t)
+	holder := jitPlay(t, "jit-lock", path, "exclusive")
+	holder.expect("held")
+	t.Setenv("JIT_LOCK_TIMEOUT", "0.05")
+	settings, err := lock.SettingsFromEnv("JIT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := refusedFor(t, func(ctx context.Context) (*lock.Held, error) {
+		return lock.File{Path: path}.AcquireWithin(ctx, settings.Timeout)
+	})
+	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited < settings.Timeout {
+		t.Errorf("after %s: %v", locked.Waited, locked)
+	}
+	if locked.Info == nil || locked.Info.PID != holder.cmd.Process.Pid {
+		t.Errorf("the holder is %+v", locked.Info)
+	}
+	message := locked.UserMessage("JIT")
+	for _, want := range []string{"Lock timeout: could not acquire lock on " + path + " after ", "Try:\n  1. ", "\n  2. ", "\n  3. ", "JIT_LOCK_TIMEOUT="} {
+		if !strings.Contains(message, want) {
+			t.Errorf("%q is missing in\n%s", want, message)
+		}
+	}
+	holder.end()
+	let(t, had(t, lock.File{Path: path}.Acquire))
+}
+
+// TestJit_ProcessCrashReleasesLock: killed, with readers and writers waiting.
+func TestJit_ProcessCrashReleasesLock(t *testing.T) {
+	for _, mode := range []string{"exclusive", "shared"} {
+		path := jitPath(t)
+		holder := jitPlay(t, "jit-lock", path, mode)
+		holder.expect("held")
+		f := lock.File{Path: path, StaleAfter: -1} // not by age
+		refusedFor(t, f.TryAcquire)
+		waiter := jitPlay(t, "jit-lock", path, "exclusive")
+		holder.cmd.Process.Kill()
+		waiter.expect("held")
+		waiter.end()
+		let(t, had(t, f.Acquire))
+	}
+}
+
+// jitStore is the seed's storage: an index of issues, and a file for each.
+type jitStore string
+
+func (s jitStore) index() string          { return filepath.Join(string(s), "index.json") }
+func (s jitStore) issue(id string) string { return filepath.Join(string(s), id+".json") }
+
+func newStore(t *testing.T) jitStore { return jitStore(t.TempDir()) }
+
+func (s jitStore) create(id string) error {
+	return lock.Update(context.Background(), s.index(), func(old []byte) ([]byte, error) {
+		ids, err := decodeIDs(old)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.change(id, func(int) (int, error) { return 0, nil }); err != nil { // index, then issue
+			return nil, err
+		}
+		return json.Marshal(append(ids, id))
+	})
+}
+
+func decodeIDs(data []byte) (ids []string, err error) {
+	if data == nil {
+		return nil, nil
+	}
+	return ids, json.Unmarshal(data, &ids)
+}
+
+// An issue's file has a number, many times over, so that a mixed one shows.
+func (s jitStore) change(id string, f func(int) (int, error)) error {
+	return s.changeWithin(context.Background(), id, f)
+}
+
+func (s jitStore) changeWithin(ctx context.Context, id string, f func(int) (int, error)) error {
+	return lock.Update(ctx, s.issue(id), func(old []byte) ([]byte, error) {
+		n, err := decodeIssue(old)
+		if err != nil {
+			return nil, err
+		}
+		if n, err = f(n); err != nil {
+			return nil, err
+		}
+		return json.Marshal(slices.Repeat([]int{n}, 1+n*977%5000))
+	})
+}
+
+func decodeIssue(data []byte) (int, error) {
+	if data == nil {
+		return 0, nil
+	}
+	var all []int
+	if err := json.Unmarshal(data, &all); err != nil {
+		return 0, fmt.Errorf("torn: %w", err)
+	}
+	if len(all) == 0 || len(all) != 1+all[0]*977%5000 || slices.Min(all) != slices.Max(all) {
+		return 0, fmt.Errorf("torn: %d numbers", len(all))
+	}
+	return all[0], nil
+}
+
+func (s jitStore) raise(id string) error {
+	return s.change(id, func(n int) (int, error) { return n + 1, nil })
+}
+
+func (s jitStore) read(id string) (int, error) {
+	data, err := os.ReadFile(s.issue(id))
+	if err != nil {
+		return 0, err
+	}
+	return decodeIssue(data)
+}
+
+// hasIssue checks an issue's number.
+func (s jitStore) hasIssue(t *testing.T, id string, want int) {
+	t.Helper()
+	if n, err := s.read(id); err != nil || n != want {
+		t.Errorf("%s is at %d (%v), want %d", id, n, err, want)
+	}
+}
+
+// TestJit_ConcurrentIssueCreatesNoCorruption: a hundred, from four processes.
+func TestJit_ConcurrentIssueCreatesNoCorruption(t *testing.T) {
+	const procs, each = 4, 25
+	store := newStore(t)
+	var all []*partner
+	for i := range procs {
+		all = append(all, jitPlay(t, "jit-worker", string(store), "create", fmt.Sprint(i*each), fmt.Sprint(each)))
+	}
+	for _, p := range all {
+		p.end()
+	}
+	data, err := os.ReadFile(store.index())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := decodeIDs(data)
+	if err != nil {
+		t.Fatalf("the index is corrupt: %v\n%s", err, data)
+	}
+	var want []string
+	for i := range procs * each {
+		want = append(want, fmt.Sprint("issue", i))
+		store.hasIssue(t, want[i], 0)
+	}
+	slices.Sort(ids)
+	slices.Sort(want)
+	if !slices.Equal(ids, want) {
+		t.Errorf("%d in the index, want %d: %v", len(ids), len(want), ids)
+	}
+}
+
+// TestJit_FiftyThreadsUpdatingTenIssuesEach: no update is lost, here and with
+// another process at it.
+func TestJit_FiftyThreadsUpdatingTenIssuesEach(t *testing.T) {
+	const threads, issues = 50, 10
+	store := newStore(t)
+	other := jitPlay(t, "jit-worker", string(store), "update")
+	err := atOnce(threads, func(i int) error {
+		for j := range issues {
+			if err := store.raise(fmt.Sprint("issue", (i+j)%issues)); err != nil {
+				return err
+			}
+		}
+		return store.raise("shared")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	other.end()
+	for j := range issues {
+		store.hasIssue(t, fmt.Sprint("issue", j), threads)
+	}
+	store.hasIssue(t, "shared", threads+8)
+}
+
+// TestJit_ConcurrentUpdatesToDifferentIssues: while one process is in the middle of
+// an update to A, one to B goes through.
+func TestJit_ConcurrentUpdatesToDifferentIssues(t *testing.T) {
+	store := newStore(t)
+	slow := jitPlay(t, "jit-worker", string(store), "slow", "A")
+	slow.expect("updating")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := store.changeWithin(ctx, "B", func(int) (int, error) { return 7, nil }); err != nil {
+		t.Error(err)
+	}
+	store.hasIssue(t, "B", 7)
+	slow.end()
+	store.hasIssue(t, "A", 1)
+}
+
+// TestJit_ConcurrentUpdatesToSameIssue: with a limit the second gives up, and has
+// changed nothing; without one it waits, and builds on the first.
+func TestJit_ConcurrentUpdatesToSameIssue(t *testing.T) {
+	store := newStore(t)
+	slow := jitPlay(t, "jit-worker", string(store), "slow", "A")
+	slow.expect("updating")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := store.changeWithin(ctx, "A", func(int) (int, error) { return 99, errors.New("was called") })
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) || locked.Info == nil || locked.Info.PID != slow.cmd.Process.Pid {
+		t.Errorf("error is %v", err)
+	}
+	if exists(store.issue("A")) {
+		t.Error("the issue is there already")
+	}
+	var all []*partner
+	for range 3 {
+		all = append(all, jitPlay(t, "jit-worker", string(store), "slow", "A"))
+	}
+	slow.end()
+	for _, p := range all { // in whatever order they come
+		p.stdin.Close()
+	}
+	for _, p := range all {
+		p.end()
+	}
+	store.hasIssue(t, "A", 4)
+}
+
+// jitReader reads an issue until its input ends, without a lock and with a shared
+// one, and says "reading" once it has seen it.
+func jitReader(store jitStore) error {
+	done := make(chan struct{})
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		close(done)
+	}()
+	f := lock.File{Path: store.issue("A") + ".lock"}
+	for last, i := 0, 0; ; i++ {
+		var n int
+		var err error
+		if i%4 == 0 {
+			var held *lock.Held
+			if held, err = f.AcquireShared(context.Background()); err != nil {
+				return err
+			}
+			n, err = store.read("A")
+			err = errors.Join(err, held.Release())
+		} else {
+			n, err = store.read("A")
+		}
+		if err != nil {
+			return err
+		}
+		if n < last {
+			return fmt.Errorf("went back from %d to %d", last, n)
+		}
+		last = n
+		if i == 10 {
+			fmt.Println("reading")
+		}
+		select {
+		case <-done:
+			return nil
+		default:
+		}
+	}
+}
+
+// TestJit_ConcurrentReadWriteIssue: one writer, and five readers that are
+// processes, and that never see a torn file, nor an older one than before.
+func TestJit_ConcurrentReadWriteIssue(t *testing.T) {
+	store := newStore(t)
+	if err := store.raise("A"); err != nil {
+		t.Fatal(err)
+	}
+	var readers []*partner
+	for range 5 {
+		readers = append(readers, jitPlay(t, "jit-worker", string(store), "read"))
+	}
+	for _, p := range readers {
+		p.expect("reading")
+	}
+	for range 100 {
+		if err := store.raise("A"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range readers {
+		p.end()
+	}
+	store.hasIssue(t, "A", 101)
+}
+
+// TestJit_DependencyAddWithConcurrentReads: a dependency is written to two issues,
+// in place, under both locks. Who lists them under both sees it in both, or in
+// neither.
+func TestJit_DependencyAddWithConcurrentReads(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	put := func(n int) error {
+		return errors.Join(os.WriteFile(a, []byte(strconv.Itoa(n)), 0o600), os.WriteFile(b, []byte(strconv.Itoa(n)), 0o600))
+	}
+	if err := put(0); err != nil {
+		t.Fatal(err)
+	}
+	lockA, lockB := lock.File{Path: a + ".lock"}, lock.File{Path: b + ".lock"}
+	var writing sync.WaitGroup
+	var written atomic.Bool
+	for _, order := range [][]lock.File{{lockA, lockB}, {lockB, lockA}} {
+		writing.Go(func() {
+			for n := range 50 {
+				set, err := lock.AcquireAll(t.Context(), order...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(put(n), set.Release()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var reading sync.WaitGroup
+	for range 3 {
+		reading.Go(func() {
+			for !written.Load() {
+				first, err := lockA.AcquireShared(t.Context()) // in the order of the names, as a set
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				second, err := lockB.AcquireShared(t.Context())
+				if err != nil {
+					t.Error(errors.Join(err, first.Release()))
+					return
+				}
+				inA, errA := os.ReadFile(a)
+				inB, errB := os.ReadFile(b)
+				if errA != nil || errB != nil || len(inA) == 0 || string(inA) != string(inB) {
+					t.Errorf("a has %q (%v), b has %q (%v)", inA, errA, inB, errB)
+				}
+				if err := errors.Join(second.Release(), first.Release()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	written.Store(true)
+	reading.Wait()
+}
