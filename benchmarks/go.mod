@@ -7,6 +7,6 @@ require (
 	golang.org/x/sys v0.47.0
 )
 
-require github.com/gofrs/flock v0.13.1 // indirect
+require github.com/gofrs/flock v0.13.1
 
 replace github.com/holdfast-go/holdfast => ../

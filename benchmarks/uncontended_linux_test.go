@@ -15,32 +15,34 @@ import (
 // in turn with it makes the bare system calls of the same protocol. "x-floor" is
 // the ratio of the two.
 func BenchmarkUncontended(b *testing.B) {
-	for name, dir := range map[string]string{"tmp": b.TempDir(), "shm": shm(b)} {
-		b.Run(name, func(b *testing.B) {
-			ours := lock.File{Path: filepath.Join(dir, "ours")}
-			floor := filepath.Join(dir, "floor")
-			claim := claimSize(b, ours)
-			var oursTook, floorTook time.Duration
-			for b.Loop() {
-				begin := time.Now()
-				bareProtocol(b, floor, claim)
-				middle := time.Now()
-				held, err := ours.TryAcquire(context.Background())
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := held.Release(); err != nil {
-					b.Fatal(err)
-				}
-				floorTook += middle.Sub(begin)
-				oursTook += time.Since(middle)
-			}
-			b.ReportMetric(0, "ns/op") // of both together: it says nothing
-			b.ReportMetric(float64(floorTook.Nanoseconds())/float64(b.N), "floor-ns/op")
-			b.ReportMetric(float64(oursTook.Nanoseconds())/float64(b.N), "holdfast-ns/op")
-			b.ReportMetric(float64(oursTook)/float64(floorTook), "x-floor")
+	folders(b, func(b *testing.B, dir string) {
+		f := lock.File{Path: filepath.Join(dir, "ours")}
+		besideFloor(b, dir, f, func() {
+			held, err := f.TryAcquire(context.Background())
+			check(b, err)
+			check(b, held.Release())
 		})
+	})
+}
+
+// besideFloor runs ours, which acquires and releases f, in turn with the bare
+// system calls.
+func besideFloor(b *testing.B, dir string, f lock.File, ours func()) {
+	floor := filepath.Join(dir, "floor")
+	claim := claimSize(b, f)
+	var oursTook, floorTook time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		bareProtocol(b, floor, claim)
+		middle := time.Now()
+		ours()
+		floorTook += middle.Sub(begin)
+		oursTook += time.Since(middle)
 	}
+	b.ReportMetric(0, "ns/op") // of both together: it says nothing
+	b.ReportMetric(float64(floorTook.Nanoseconds())/float64(b.N), "floor-ns/op")
+	b.ReportMetric(float64(oursTook.Nanoseconds())/float64(b.N), "holdfast-ns/op")
+	b.ReportMetric(float64(oursTook)/float64(floorTook), "x-floor")
 }
 
 // bareProtocol is open, flock, create O_EXCL, write, fchmod, close, unlink,
