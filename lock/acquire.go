@@ -57,15 +57,21 @@ func (f File) try(ctx context.Context, mode platform.Mode) (*Held, error) {
 	}
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
-			return nil, pathError("acquire", a.file.Path, context.Cause(ctx))
+			return nil, pathError("acquire", a.file.Path, contextError(ctx))
 		}
 		held, err := a.tryOnce(ctx)
-		if err != platform.ErrBusy && err != errQueued {
+		if err == nil && ctx.Err() != nil { // cancel beats acquire
+			return nil, also(pathError("acquire", a.file.Path, contextError(ctx)), held.Release())
+		}
+		if err != platform.ErrBusy && err != errQueued && err != errReplaced {
 			return held, err
 		}
 		locked, passing := a.kernelHolder()
-		if err == errQueued {
+		switch err {
+		case errQueued:
 			locked.Evidence, passing = OthersWait, true
+		case errReplaced:
+			locked.Verdict, locked.Evidence, passing = Unknown, Unproven, true
 		}
 		if !passing || try == passageTries {
 			return nil, locked
@@ -93,7 +99,7 @@ func (a *attempt) tryOnce(ctx context.Context) (*Held, error) {
 		return nil, err
 	}
 	if turnstile != nil && !turnstile.IsOf(a.sibling) {
-		return nil, also(errQueued, a.dropKernelLock()) // the sibling was replaced
+		return nil, also(errReplaced, a.dropKernelLock())
 	}
 	return a.claim(ctx)
 }
@@ -103,6 +109,9 @@ func (a *attempt) tryOnce(ctx context.Context) (*Held, error) {
 func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.KernelLock, error)) error {
 	if a.file.noKernelLock {
 		take = noKernelLock
+	}
+	if a.file.RequireKernelLock && !a.fsys.Trusted {
+		return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
 	}
 	for range siblingTries {
 		// 1. Take the kernel lock on the sibling.
@@ -118,14 +127,10 @@ func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.Ker
 		case err != nil:
 			return fmt.Errorf("lock: %w", err)
 		}
-		if a.file.RequireKernelLock && !a.fsys.Trusted {
-			return also(fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported), kernel.Unlock())
-		}
 		a.at(stepKernelLocked)
 
 		// 2. Is the file that we locked still the sibling? If someone replaced
-		// it in between, another process may be locking the new one. From here
-		// on a replacement does no harm: the lock file stands.
+		// it in between, another process may be locking the new one.
 		sibling, same, err := kernel.At(a.siblingPath())
 		if err == nil && same {
 			a.kernel, a.sibling = kernel, sibling
@@ -164,12 +169,12 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 	for range claimTries {
 		// Cancel beats acquire.
 		if ctx.Err() != nil {
-			return nil, pathError("acquire", a.file.Path, context.Cause(ctx))
+			return nil, pathError("acquire", a.file.Path, contextError(ctx))
 		}
 		// 3. Create the lock file.
 		own, err := a.publish(a.file.Path, stepCreated, stepWritten, stepComplete)
 		if err == nil {
-			return a.hold(own), nil
+			return a.confirm(own)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -182,7 +187,7 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 			return nil, pathError("read", a.file.Path, err)
 		}
 		if a.mode == platform.Shared && a.isReaders(found) {
-			return a.hold(a.join(found)), nil
+			return a.confirm(a.join(found))
 		}
 		verdict, evidence := a.judge(ctx, found, a.kernelFact())
 		locked = a.locked(a.file.Path, found, verdict, evidence)
@@ -191,6 +196,7 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 		}
 		own, err = a.reclaim(ctx, found)
 		if err == nil {
+			a.reclaimed = locked
 			if !a.isReaders(found) { // theirs may just have been left to us
 				a.observe(Event{Kind: Reclaimed, Holder: found.claim, Evidence: evidence})
 			}
@@ -206,6 +212,36 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 	locked.Verdict, locked.Evidence = Unknown, Unproven
 	return nil, locked
 }
+
+// confirm makes a claim of ours, now whole, a Held, if the sibling still stands.
+// Were it replaced while our claim was incomplete, somebody who locked the new one
+// could have taken the claim for a dead writer's. From here on a replacement does no
+// harm: a whole claim of a live process is nobody's to remove.
+func (a *attempt) confirm(own *ownFile) (*Held, error) {
+	err := a.siblingStands()
+	if err == nil {
+		return a.hold(own), nil
+	}
+	if own.nonce == own.claim.Nonce { // and not one that we joined
+		err = also(err, a.discard(a.file.Path, own))
+	}
+	return nil, err
+}
+
+// siblingStands returns errReplaced unless the sibling is the file that we locked.
+func (a *attempt) siblingStands() error {
+	if a.kernel == nil {
+		return nil
+	}
+	id, same, err := a.kernel.At(a.siblingPath())
+	if err == nil && same && id == a.sibling || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errReplaced
+}
+
+// errReplaced says that the sibling was replaced, so that all must begin again.
+var errReplaced = errors.New("sibling was replaced")
 
 func (a *attempt) kernelFact() kernelFact {
 	if a.kernel == nil {
@@ -230,8 +266,11 @@ func (a *attempt) kernelHolder() (locked *ErrLocked, passing bool) {
 	if a.origin(found.claim) == originHere {
 		l = platform.Probe(found.claim.process())
 	}
-	gone := l == platform.Gone || l == platform.Replaced
-	return locked, gone && found.claim.Mode != modeShared
+	gone := (l == platform.Gone || l == platform.Replaced) && found.claim.Mode != modeShared
+	if gone {
+		locked.Info = nil // the lock is another's
+	}
+	return locked, gone
 }
 
 func (a *attempt) locked(path string, f *found, v Verdict, e Evidence) *ErrLocked {
@@ -261,6 +300,14 @@ func also(err, second error) error {
 		return err
 	}
 	return errors.Join(err, second)
+}
+
+// contextError is why ctx is done: its error, with the cause if there is another.
+func contextError(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
 }
 
 func ignoreAbsent(err error) error {

@@ -223,3 +223,74 @@ func TestDeadClaimChangesBeforeReclaim(t *testing.T) {
 		t.Errorf("left: %s; want %s", got, want)
 	}
 }
+
+// TestSiblingGoneMidway: the sibling is removed while one acquires, at each step,
+// and a rival comes, who locks the new one. There are never two holders.
+func TestSiblingGoneMidway(t *testing.T) {
+	for _, steps := range [][]string{lock.AcquireSteps, lock.ReclaimSteps} {
+		for _, at := range steps {
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".lock")
+			if len(steps) == len(lock.ReclaimSteps) {
+				putDeadClaim(t, path)
+			}
+			var rival *lock.Held
+			gone := false
+			held, err := lock.File{Path: path}.Park(func(step string) {
+				if step != at || gone {
+					return
+				}
+				gone = true
+				if err := os.Remove(path + ".flock"); err != nil {
+					t.Error(err)
+				}
+				rival, _ = lock.File{Path: path}.TryAcquire(t.Context())
+			}).TryAcquire(t.Context())
+			if !gone {
+				t.Errorf("%s: never came there", at)
+			}
+			if held == nil == (rival == nil) {
+				t.Errorf("%s: holders: %v (%v), rival %v; want one", at, held != nil, err, rival != nil)
+			}
+			for _, h := range []*lock.Held{held, rival} {
+				if h == nil {
+					continue
+				}
+				if err := h.Release(); err != nil {
+					t.Errorf("%s: %v", at, err)
+				}
+			}
+			if got, want := names(t, dir), ".lock.flock"; got != want {
+				t.Errorf("%s: left behind: %s; want only %s", at, got, want)
+			}
+		}
+	}
+}
+
+// TestBreakForceSparesSuccessor: the claim that was meant has given way to another.
+func TestBreakForceSparesSuccessor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	f := lock.File{Path: path}
+	first, err := f.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nonce := first.Info().Nonce
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := f.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locked *lock.ErrLocked
+	if _, err := f.BreakForce(t.Context(), nonce); !errors.As(err, &locked) || locked.Evidence != lock.OtherNonce {
+		t.Errorf("break with the nonce of a holder that has gone: %v", err)
+	}
+	if _, err := f.BreakForce(t.Context(), next.Info().Nonce); err != nil {
+		t.Errorf("break with the right nonce: %v", err)
+	}
+	if err := next.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("release of a broken lock: %v, want %v", err, lock.ErrLost)
+	}
+}

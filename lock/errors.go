@@ -154,6 +154,8 @@ func (e Evidence) hint() string {
 		return "move away what is at that path, if it is not in use"
 	case Unreadable, Incomplete:
 		return "if no program is using the lock, remove the file"
+	case BeingReclaimed:
+		return "try again; if no process is at work on the lock, remove that file"
 	case ForeignHost, ForeignNamespace, PIDExists, Unproven:
 		return "if that holder is gone, remove the file"
 	}

@@ -23,6 +23,8 @@ const (
 	// Alive.
 	KernelLockHeld Evidence = "kernel lock held"
 	OthersWait     Evidence = "others wait for the lock"
+	// BeingReclaimed is also Unknown, when the marker's owner is.
+	BeingReclaimed Evidence = "its marker, the file beside it that ends in .reclaim, is another process's"
 	SameProcess    Evidence = "the process that wrote the claim is running"
 
 	// Dead.
@@ -82,11 +84,19 @@ type facts struct {
 	origin      originFact
 	process     platform.Liveness // meaningful if originHere
 	sameSibling bool              // made under the kernel lock of this very sibling
+	underLock   bool              // made under some sibling's kernel lock
 	shared      bool              // by the first of several readers
 
 	beforeBoot bool // the file was last written before the machine started
 	age        time.Duration
 	staleAfter time.Duration // negative: age proves nothing
+}
+
+// cannotAge: a holder in another pid namespace that has a kernel lock does not renew
+// its claim, however long it lives. That its kernel lock can't be seen only means
+// that the sibling was removed, which nobody must.
+func (f facts) cannotAge() bool {
+	return f.trusted && f.claim == claimReadable && f.origin == originForeignNamespace && f.underLock
 }
 
 // judge is the ladder of evidence: the first rung that holds decides. Nothing
@@ -124,7 +134,7 @@ func judge(f facts) (Verdict, Evidence) {
 		proof && f.claim == claimUnreadable && f.beforeBoot:
 		return Dead, MachineRestarted
 	// 6. What proves nothing ages, where the caller allows age.
-	case f.staleAfter >= 0 && f.age > f.staleAfter:
+	case f.staleAfter >= 0 && f.age > f.staleAfter && !f.cannotAge():
 		return Dead, Aged
 	}
 	// 7. Locked; the rest only says why.

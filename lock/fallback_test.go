@@ -459,8 +459,8 @@ func TestMarker_OfTheLiving(t *testing.T) {
 				putClaim(t, file.Path, formerClaim(t))
 				put(t, file.Path+".reclaim")
 				before := treeState(t, filepath.Dir(file.Path), "lock.flock")
-				if l := notHad(t, file); l.Path != file.Path+".reclaim" {
-					t.Errorf("locked is %q, want the marker", l.Path)
+				if l := notHad(t, file); l.Path != file.Path || l.Evidence != lock.BeingReclaimed {
+					t.Errorf("locked is %q, %q; want the lock, and the marker as the reason", l.Path, l.Evidence)
 				}
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path), "lock.flock"))
 				// Once the marker has gone, so has the obstacle.
@@ -618,7 +618,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 	if before == nil {
 		t.Fatal("the marker was not judged")
 	}
-	if l.Path != marker || l.Evidence != lock.SameProcess {
+	if l.Path != file.Path || l.Evidence != lock.BeingReclaimed {
 		t.Errorf("locked is %q, %q", l.Path, l.Evidence)
 	}
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))

@@ -47,9 +47,9 @@ func (h *Held) Fence() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("lock: fence: %w", err)
 	}
-	last := readFence(f)
-	if last == math.MaxInt64 {
-		return 0, errors.Join(pathError("fence", a.file.Path, errors.New("no greater number is left")), f.Close())
+	last, err := readFence(f)
+	if err != nil {
+		return 0, errors.Join(pathError("fence", a.siblingPath(), err), f.Close())
 	}
 	fence := max(last+1, a.now().UnixNano())
 	_, err = f.WriteAt(fmt.Appendf(nil, "%0*d\n", fenceDigits, fence), fenceOffset)
@@ -63,16 +63,25 @@ func (h *Held) Fence() (int64, error) {
 	return fence, nil
 }
 
-// readFence returns 0 where there is no fence yet, or none that can be read.
-func readFence(f io.ReaderAt) int64 {
-	line := make([]byte, fenceDigits+1)
-	if n, _ := f.ReadAt(line, fenceOffset); n < len(line) {
-		return 0
+// readFence returns 0 where there is no fence yet, or where NULs are all that a
+// machine which lost power has left of it. Other contents are not ours to change.
+func readFence(f io.ReaderAt) (int64, error) {
+	contents := make([]byte, fenceOffset+fenceDigits+1)
+	n, err := f.ReadAt(contents, 0)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	line := contents[min(fenceOffset, n):n]
+	if len(bytes.Trim(line, "\x00")) == 0 {
+		return 0, nil
 	}
 	digits, ended := bytes.CutSuffix(line, []byte{'\n'})
 	fence, err := strconv.ParseInt(string(digits), 10, 64)
-	if !ended || err != nil || fence < 0 {
-		return 0
+	if !ended || len(digits) != fenceDigits || err != nil || fence < 0 {
+		return 0, errors.New("the file holds something else than a fence")
 	}
-	return fence
+	if fence == math.MaxInt64 {
+		return 0, errors.New("no greater number is left")
+	}
+	return fence, nil
 }

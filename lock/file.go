@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 	"unicode"
@@ -94,6 +96,9 @@ type attempt struct {
 	// fallback mode.
 	kernel  *platform.KernelLock
 	sibling platform.FileID
+
+	// reclaimed is whom the lock was taken over from; nil if it was free.
+	reclaimed *ErrLocked
 }
 
 // begin checks f, and finds out where it lies. Nothing is changed.
@@ -105,7 +110,7 @@ func (f File) begin(mode platform.Mode) (*attempt, error) {
 		return nil, fmt.Errorf("%w: the cmd for %s has %d bytes; at most %d", ErrInvalidName, f.Path, len(f.Cmd), maxCmd)
 	}
 	// The process may change its working directory while it holds the lock.
-	path, err := filepath.Abs(f.Path)
+	path, err := absolute(f.Path)
 	if err != nil {
 		return nil, pathError("resolve", f.Path, err)
 	}
@@ -128,6 +133,18 @@ func (f File) begin(mode platform.Mode) (*attempt, error) {
 // one at a time. Elsewhere shared means exclusive.
 func (a *attempt) queued() bool {
 	return a.fsys.Trusted && platform.HasTurnstile() && !a.file.noKernelLock
+}
+
+// absolute does not clean the path: "link/../name" is not "name".
+func absolute(path string) (string, error) {
+	if filepath.IsAbs(path) {
+		return path, nil
+	}
+	if runtime.GOOS == "windows" {
+		return filepath.Abs(path) // a path can be relative to a drive's folder
+	}
+	wd, err := os.Getwd()
+	return wd + "/" + path, err
 }
 
 func (a *attempt) siblingPath() string { return a.file.Path + siblingSuffix }

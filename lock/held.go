@@ -130,7 +130,9 @@ func (h *Held) removeLockFile() error {
 	}
 	if a.renews() {
 		marker, err := a.takeMarkerToRelease()
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return ErrLost // with its folder
+		} else if err != nil {
 			return err
 		}
 		defer a.discard(a.markerPath(), marker)

@@ -559,7 +559,7 @@ func TestHostile_Marker(t *testing.T) {
 				} {
 					untouched(t, dir, func() {
 						_, err := in(file).TryAcquire(context.Background())
-						if l := asLocked(t, err); l.Evidence != lock.NotALockFile || l.Path != path+".reclaim" {
+						if l := asLocked(t, err); l.Evidence != lock.BeingReclaimed || l.Path != path {
 							t.Errorf("%+v", l)
 						}
 					})

@@ -46,7 +46,7 @@ func (f File) Inspect(ctx context.Context) (Status, error) {
 func (a *attempt) inspect(ctx context.Context, locks platform.KernelLocks) (Status, error) {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
-			return Status{}, pathError("inspect", a.file.Path, context.Cause(ctx))
+			return Status{}, pathError("inspect", a.file.Path, contextError(ctx))
 		}
 		status, passing, err := a.inspectOnce(ctx, locks)
 		if err != nil || !passing || try == passageTries {
@@ -104,6 +104,11 @@ func (a *attempt) peekKernelLock(locks platform.KernelLocks) (kernelFact, error)
 		return kernelFree, nil
 	case err == platform.ErrBusy:
 		return kernelHeld, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return kernelFree, nil // gone since
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
+		return kernelUnknown, nil // no permission to look, or no such locks here
+	default:
+		return kernelUnknown, pathError("inspect", a.file.Path, err)
 	}
-	return kernelUnknown, nil // no such locks here, or no permission to look
 }

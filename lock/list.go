@@ -21,11 +21,14 @@ import (
 func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		locks, _ := platform.ListKernelLocks()
-		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			status := Status{Path: path}
+			if err == nil && entry.IsDir() {
+				return nil
+			}
 			if err == nil {
 				var is bool
 				if status, is, err = inspectFound(ctx, path, locks); !is && err == nil {

@@ -35,6 +35,8 @@ func look(path string) (*found, error) {
 		return nil, err
 	}
 	switch claim, err := decodeClaim(data); {
+	case platform.IsIncomplete(info) && len(data) > 0 && claim == nil && !f.isDebris():
+		f.kind = claimAlien // the mode may be a coincidence
 	case platform.IsIncomplete(info):
 		f.kind = claimIncomplete
 	case err != nil:
@@ -88,6 +90,7 @@ func (a *attempt) facts(f *found, kernel kernelFact) facts {
 	facts.age = a.now().Sub(f.claim.renewed())
 	facts.origin = a.origin(f.claim)
 	facts.sameSibling = f.claim.Flock != "" && f.claim.Flock == a.sibling.String()
+	facts.underLock = f.claim.Flock != ""
 	facts.shared = f.claim.Mode == modeShared
 	if facts.origin == originHere {
 		facts.process = a.probe(f.claim)

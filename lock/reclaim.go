@@ -30,6 +30,10 @@ func (a *attempt) reclaim(ctx context.Context, dead *found) (*ownFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	// See confirm: from here on the marker is nobody else's to remove.
+	if err := a.siblingStands(); err != nil {
+		return nil, also(err, a.discard(a.markerPath(), own))
+	}
 	if err := a.reread(a.file.Path, dead); err != nil {
 		return nil, also(err, a.discard(a.markerPath(), own))
 	}
@@ -43,7 +47,7 @@ func (a *attempt) reclaim(ctx context.Context, dead *found) (*ownFile, error) {
 
 // takeMarker creates the marker at path, which says that this process alone may
 // remove the file it stands for. A marker left by a dead process is removed. It
-// returns an *ErrLocked, with the marker's path, when another process has it.
+// returns an *ErrLocked that names its owner when another process has it, or may.
 func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error) {
 	for range claimTries {
 		own, err := a.publish(path, stepMarkerCreated, stepMarkerWritten, stepMarkerComplete)
@@ -56,15 +60,15 @@ func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error)
 		} else if err != nil {
 			return nil, pathError("read", path, err)
 		}
-		verdict, evidence := a.judge(ctx, found, a.kernelFact())
+		verdict, _ := a.judge(ctx, found, a.kernelFact())
 		if verdict != Dead {
-			return nil, a.locked(path, found, verdict, evidence)
+			return nil, a.locked(a.file.Path, found, verdict, BeingReclaimed)
 		}
 		if err := a.removeDeadMarker(ctx, path, found); err != nil && err != errChanged {
 			return nil, err
 		}
 	}
-	return nil, a.locked(path, nil, Unknown, Unproven)
+	return nil, a.locked(a.file.Path, nil, Unknown, BeingReclaimed)
 }
 
 // removeDeadMarker removes a marker that was judged dead. Under a trustworthy
@@ -102,11 +106,17 @@ func (a *attempt) reread(path string, judged *found) error {
 	return nil
 }
 
-// discard removes a marker of ours.
+// discard removes a file of ours, if it is still there.
 func (a *attempt) discard(path string, own *ownFile) error {
-	err := platform.Remove(path)
+	err := own.check(path)
+	if err == nil {
+		err = platform.Remove(path)
+	}
 	if own.open != nil {
 		err = also(err, own.open.Close())
+	}
+	if errors.Is(err, ErrLost) {
+		return nil
 	}
 	return ignoreAbsent(err)
 }

@@ -73,7 +73,7 @@ func canonical(files []File) ([]File, error) {
 		if err := checkPath(f.Path); err != nil {
 			return nil, err
 		}
-		path, err := filepath.Abs(f.Path)
+		path, err := absolute(f.Path)
 		if err != nil {
 			return nil, pathError("resolve", f.Path, err)
 		}

@@ -45,7 +45,7 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 			return err
 		}
 		if ctx.Err() != nil { // the caller has given up meanwhile
-			return pathError("update", path, context.Cause(ctx))
+			return pathError("update", path, contextError(ctx))
 		}
 		if err := ctx.Value(heldKey{}).(*heldContext).held.check(); err != nil {
 			return pathError("update", path, err)

@@ -64,7 +64,7 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*Held, error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, pathError("acquire", a.file.Path, context.Cause(ctx))
+		return nil, pathError("acquire", a.file.Path, contextError(ctx))
 	}
 	if err := a.reentrant(ctx); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (w *waiter) acquire(ctx context.Context) (*Held, error) {
 			return nil, also(w.gaveUp(ctx, nil), rerr)
 		case ctx.Err() != nil:
 			return nil, w.gaveUp(ctx, err)
-		case !errors.As(err, &locked) && err != errQueued:
+		case !errors.As(err, &locked) && err != errReplaced:
 			return nil, err
 		}
 		// No kernel lock stands for this holder. Look again later.
@@ -143,7 +143,7 @@ func (w *waiter) acquireAsFirst(ctx context.Context) (*Held, error) {
 		// The sibling was replaced. Readers rely on the turnstile.
 		w.turnstile.Open()
 		w.turnstile = nil
-		return nil, also(errQueued, w.dropKernelLock())
+		return nil, also(errReplaced, w.dropKernelLock())
 	}
 	return w.claim(ctx)
 }
@@ -257,6 +257,9 @@ func (w *waiter) begunToWait() {
 			return
 		}
 		locked := looker.holder()
+		if locked == nil {
+			return
+		}
 		locked.Waited = time.Since(w.begun)
 		w.file.OnWait(locked)
 	})
@@ -275,31 +278,34 @@ func (w *waiter) stop() {
 
 // gaveUp is the error of a wait that ctx ended.
 func (w *waiter) gaveUp(ctx context.Context, err error) error {
+	cause := contextError(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = fmt.Errorf("%w: %w", ErrTimeout, cause)
+	}
 	var locked *ErrLocked
 	if !errors.As(err, &locked) {
-		locked = w.holder()
+		if locked = w.holder(); locked == nil { // nobody is in the way by now
+			return pathError("acquire", w.file.Path, cause)
+		}
 	}
-	locked.Waited = time.Since(w.begun)
-	locked.cause = ctx.Err()
-	if cause := context.Cause(ctx); cause != ctx.Err() {
-		locked.cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		locked.cause = fmt.Errorf("%w: %w", ErrTimeout, locked.cause)
-	}
+	locked.Waited, locked.cause = time.Since(w.begun), cause
 	return locked
 }
 
-// holder describes who is in the way, with the evidence on them.
+// holder describes who is in the way, with the evidence on them; nil if nobody is.
 func (a *attempt) holder() *ErrLocked {
 	locks, _ := platform.ListKernelLocks()
 	look := *a // looking finds out about the sibling, which is not ours to change
 	status, _, err := look.inspectOnce(context.Background(), locks)
 	locked := a.locked(a.file.Path, nil, Unknown, Unproven)
-	if err == nil && status.State != StateFree {
-		locked.Info, locked.Evidence = status.Holder, status.Evidence
+	if err != nil {
+		return locked
 	}
-	if err == nil && status.State == StateHeld {
+	if status.State == StateFree {
+		return nil
+	}
+	locked.Info, locked.Evidence = status.Holder, status.Evidence
+	if status.State == StateHeld {
 		locked.Verdict = Alive
 	}
 	return locked

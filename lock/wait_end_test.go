@@ -167,7 +167,7 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 		calls++
 	}
 	plain := lock.File{Path: f.Path}
-	for range 300 {
+	for range 100 {
 		before := calls
 		returned = make(chan struct{})
 		held := tryHold(t, plain)
@@ -185,7 +185,7 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 	f.OnWait = func(*lock.ErrLocked) { t.Error("called without a wait") }
 	f.OnWaitAfter = 1
 	parkedIs(t, 0)
-	for range 300 {
+	for range 100 {
 		held, err := f.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)

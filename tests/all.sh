@@ -15,6 +15,7 @@ need() { # COMMAND DEBIAN-PACKAGE...
 }
 need gcc gcc libc6-dev # the race detector links with it
 need flock util-linux  # we must keep out, and be kept out by, flock(1)
+need strace strace     # the order of durable writes is read off it
 
 if [ -n "$missing" ]; then
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
@@ -28,7 +29,17 @@ if [ -n "$missing" ]; then
 	fi
 fi
 
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 for module in . tests benchmarks; do
 	echo "== go test -race, module $module"
-	(cd "$module" && CGO_ENABLED=1 go test -race "$@" ./...)
+	(cd "$module" && CGO_ENABLED=1 go test -race -v "$@" ./...) >"$log" 2>&1 || {
+		grep -v '^ *=== \|^ *--- PASS\|^PASS' "$log"
+		exit 1
+	}
+	grep '^ok\|^?' "$log"
+	if grep -A1 -e '--- SKIP' "$log"; then
+		echo "tests/all.sh: the tests above were skipped, for the reasons they give" >&2
+		[ "$(id -u)" != 0 ] || exit 1 # as root, all of them can run
+	fi
 done

@@ -56,6 +56,26 @@ func TestContainersBothPID1(t *testing.T) {
 	}
 }
 
+// TestContainerOutlivesSibling: a holder in another container can't be probed from
+// here. With its sibling gone, nothing proves that it lives; but nor does its age
+// prove it dead, as it has no cause to renew its claim.
+func TestContainerOutlivesSibling(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make pid namespaces")
+	}
+	path := filepath.Join(t.TempDir(), ".lock")
+	if _, said := container(t, path); said != "held by pid 1" {
+		t.Fatal(said)
+	}
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	held, err := lock.File{Path: path, StaleAfter: time.Nanosecond}.TryAcquire(t.Context())
+	if err == nil {
+		t.Fatal("a second holder got in: ", held.Release())
+	}
+}
+
 // container starts a holder as pid 1 of a pid namespace with its own /proc, and
 // returns what it says first.
 func container(t *testing.T, path string) (*exec.Cmd, string) {

@@ -23,7 +23,10 @@ lock=$work/deploy.lock
 say '1. A long job runs under the lock:   holdfast run -label first deploy.lock -- sleep 600'
 holdfast run -label first "$lock" -- sleep 600 &
 first=$!
-until [ -s "$lock" ]; do sleep 0.1; done
+until [ -s "$lock" ]; do
+	kill -0 "$first" || exit 1
+	sleep 0.1
+done
 holdfast status "$lock" || :
 
 say '2. A second one would have to wait:  holdfast run -try deploy.lock -- echo mine'

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -92,7 +91,7 @@ func (a *app) doctor(args []string) int {
 		return a.fail(err)
 	}
 	if *asJSON {
-		err = json.NewEncoder(a.stdout).Encode(r)
+		err = writeJSON(a.stdout, r)
 	} else {
 		err = a.showReport(r)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,8 +65,7 @@ func folder(dir string) (string, error) {
 // jsonLines writes one object a line, as they come: app.main has put a buffer
 // before the output.
 func (a *app) jsonLines() (show func(lock.Status) error, finish func(int) error) {
-	encoder := json.NewEncoder(a.stdout)
-	return func(s lock.Status) error { return encoder.Encode(s) }, func(int) error { return nil }
+	return func(s lock.Status) error { return writeJSON(a.stdout, s) }, func(int) error { return nil }
 }
 
 // maxLabel is how much of a holder's label a table shows.

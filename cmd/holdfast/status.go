@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/lock"
@@ -22,7 +21,7 @@ func (a *app) status(args []string) int {
 		return a.fail(err)
 	}
 	if *asJSON {
-		if err := json.NewEncoder(a.stdout).Encode(status); err != nil {
+		if err := writeJSON(a.stdout, status); err != nil {
 			return a.fail(err)
 		}
 	} else {
