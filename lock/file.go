@@ -87,10 +87,11 @@ type File struct {
 // attempt is one use of a File, with all that has been found out for it. It
 // belongs to one goroutine until it becomes part of a Held.
 type attempt struct {
-	file  File // with an absolute path
-	fsys  platform.Filesystem
-	mode  platform.Mode
-	begun time.Time
+	file   File   // with an absolute path
+	beside string // the sibling's path
+	fsys   platform.Filesystem
+	mode   platform.Mode
+	begun  time.Time
 
 	// kernel is the kernel lock on the sibling; nil before step 1, and in
 	// fallback mode.
@@ -121,7 +122,7 @@ func (f File) begin(mode platform.Mode) (*attempt, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	a := &attempt{file: f, fsys: fsys, mode: mode, begun: time.Now()}
+	a := &attempt{file: f, beside: path + siblingSuffix, fsys: fsys, mode: mode, begun: time.Now()}
 	if !a.queued() {
 		a.mode = platform.Exclusive
 	}
@@ -147,7 +148,7 @@ func absolute(path string) (string, error) {
 	return wd + "/" + path, err
 }
 
-func (a *attempt) siblingPath() string { return a.file.Path + siblingSuffix }
+func (a *attempt) siblingPath() string { return a.beside }
 func (a *attempt) markerPath() string  { return a.file.Path + markerSuffix }
 
 func (a *attempt) now() time.Time {

@@ -66,11 +66,11 @@ func (c *LockInfo) renewed() time.Time {
 }
 
 func (c *LockInfo) encode() ([]byte, error) {
-	data, err := json.Marshal(c)
-	if err != nil {
+	line := bytes.NewBuffer(make([]byte, 0, 512)) // usually enough
+	if err := json.NewEncoder(line).Encode(c); err != nil {
 		return nil, fmt.Errorf("encoding the claim: %w", err)
 	}
-	return append(data, '\n'), nil
+	return line.Bytes(), nil
 }
 
 var (
