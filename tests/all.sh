@@ -38,8 +38,7 @@ for module in . tests benchmarks; do
 		exit 1
 	}
 	grep '^ok\|^?' "$log"
-	if grep -A1 -e '--- SKIP' "$log"; then
-		echo "tests/all.sh: the tests above were skipped, for the reasons they give" >&2
-		[ "$(id -u)" != 0 ] || exit 1 # as root, all of them can run
+	if grep -B3 -e '--- SKIP' "$log"; then
+		echo "tests/all.sh: NOT RUN: the tests above were skipped, for the reasons they give"
 	fi
 done
