@@ -94,7 +94,7 @@ func probeByNumber(p Process) Liveness {
 // not look at the state that /proc gives: a process whose first thread has gone
 // shows Z there while its other threads still run.
 func compareStart(p Process) Liveness {
-	if p.Start == 0 || p.TimeNamespace != Self().TimeNamespace {
+	if p.Start == 0 || p.TimeNamespace != Self().TimeNamespace || !procIsOurs() {
 		return Exists
 	}
 	start, err := startTime(strconv.Itoa(p.PID))
@@ -102,6 +102,13 @@ func compareStart(p Process) Liveness {
 		return Exists
 	}
 	return sameness(start == p.Start)
+}
+
+// procIsOurs reports whether /proc numbers processes as we do. In a new pid
+// namespace it may still be the old one's, and show another process at a pid.
+func procIsOurs() bool {
+	self, err := os.Readlink("/proc/self")
+	return err == nil && self == strconv.Itoa(os.Getpid())
 }
 
 func sameness(same bool) Liveness {
