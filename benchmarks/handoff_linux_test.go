@@ -64,32 +64,22 @@ func holder(args []string, orders *bufio.Scanner) {
 // just after the acquisition in another, which waits in the kernel. "x-floor" is
 // the ratio of the medians of holdfast and a bare flock(2), taken in turn.
 func BenchmarkHandoff(b *testing.B) {
-	folders(b, func(b *testing.B, dir string) {
-		path := filepath.Join(dir, "lock")
-		took := map[string][]int64{}
-		waiters := map[string]*peer{}
-		for name := range lockers {
-			waiters[name] = play(b, "waiter", name, path)
-		}
-		for b.Loop() {
-			for name, acquire := range lockers {
-				release := acquire(path)
-				waiters[name].order("")
-				parked()
-				begin := clock()
-				release()
-				var had int64
-				waiters[name].answer(&had)
-				took[name] = append(took[name], had-begin)
-			}
-		}
-		report(b, took)
-	})
+	handoffs(b, func(name, path string) func() { return lockers[name](path) })
 }
 
 // BenchmarkHandoffAfterKill is the time from SIGKILL for the holder until the
 // acquisition in another process.
 func BenchmarkHandoffAfterKill(b *testing.B) {
+	handoffs(b, func(name, path string) func() {
+		victim := play(b, "holder", name, path)
+		victim.answer()
+		return func() { check(b, victim.cmd.Process.Kill()) }
+	})
+}
+
+// handoffs measures from the moment in which a lock that hold took is given up, by
+// what hold returned.
+func handoffs(b *testing.B, hold func(name, path string) (giveUp func())) {
 	folders(b, func(b *testing.B, dir string) {
 		path := filepath.Join(dir, "lock")
 		took := map[string][]int64{}
@@ -99,16 +89,14 @@ func BenchmarkHandoffAfterKill(b *testing.B) {
 		}
 		for b.Loop() {
 			for name := range lockers {
-				victim := play(b, "holder", name, path)
-				victim.answer()
+				giveUp := hold(name, path)
 				waiters[name].order("")
 				parked()
 				begin := clock()
-				check(b, victim.cmd.Process.Kill())
+				giveUp()
 				var had int64
 				waiters[name].answer(&had)
 				took[name] = append(took[name], had-begin)
-				victim.kill()
 			}
 		}
 		report(b, took)

@@ -20,11 +20,12 @@
 //  1. take the kernel lock on the sibling; if it is busy, a live process has it;
 //  2. check that the sibling's path still leads to the file that was locked;
 //  3. create the lock file, O_EXCL, with mode 0200; write the claim; set mode
-//     0600, which says that the claim is whole;
+//     0600, which says that the claim is whole; make sure once more that the
+//     sibling was not replaced meanwhile, or begin again;
 //  4. if a lock file is there already, judge it by the ladder of evidence. If
 //     its holder is dead, reclaim it: write a claim of one's own to
-//     Path+".reclaim", O_EXCL, read the dead claim again, and if it is still the
-//     same rename one's own over it.
+//     Path+".reclaim", O_EXCL, check the sibling, read the dead claim again, and
+//     if it is still the same rename one's own over it.
 //
 // To release: check that the lock file is one's own, remove it, drop the kernel
 // lock, close the sibling.

@@ -138,7 +138,7 @@ func parkedIs(t *testing.T, n int) {
 func queued(t *testing.T) lock.File {
 	t.Helper()
 	if !platform.HasTurnstile() {
-		t.Skip("no turnstile on this system")
+		t.Skip("needs a system with turnstiles, to see who waits")
 	}
 	parkedIs(t, 0) // of earlier tests
 	return lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
@@ -173,7 +173,7 @@ func openUnder(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip(err)
+		t.Skip("needs /proc, to count open files: ", err)
 	}
 	for _, fd := range fds {
 		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, dir+"/") {

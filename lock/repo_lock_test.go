@@ -574,21 +574,21 @@ func TestRepoLock_NotALockFile(t *testing.T) {
 		},
 		"dangling symlink": func(t *testing.T, path string) {
 			if err := os.Symlink(filepath.Join(filepath.Dir(path), "nowhere"), path); err != nil {
-				t.Skip(err)
+				t.Skip("needs symbolic links: ", err)
 			}
 		},
 		"symlink to a dead claim": func(t *testing.T, path string) {
 			target := filepath.Join(filepath.Dir(path), "elsewhere")
 			putFile(t, target, []byte(`{"pid":2147483647,"created_at":"2020-01-02T03:04:05Z"}`), old)
 			if err := os.Symlink(target, path); err != nil {
-				t.Skip(err)
+				t.Skip("needs symbolic links: ", err)
 			}
 		},
 		"symlink to an old empty file": func(t *testing.T, path string) {
 			target := filepath.Join(filepath.Dir(path), "elsewhere")
 			putFile(t, target, nil, old)
 			if err := os.Symlink(target, path); err != nil {
-				t.Skip(err)
+				t.Skip("needs symbolic links: ", err)
 			}
 		},
 	} {

@@ -121,7 +121,7 @@ func TestSet_OppositeOrders(t *testing.T) {
 		one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
 		if err := errors.Join(os.Mkdir(one, 0o700), os.Mkdir(two, 0o700),
 			os.Symlink(one, filepath.Join(dir, "z")), os.Symlink(two, filepath.Join(dir, "y"))); err != nil {
-			t.Skip(err)
+			t.Skip("needs symbolic links: ", err)
 		}
 		var all sync.WaitGroup
 		for _, names := range [][]string{{"one/l", "two/l"}, {"z/l", "y/l"}} {
@@ -236,7 +236,7 @@ func TestSet_Twice(t *testing.T) {
 	dir, links := t.TempDir(), t.TempDir()
 	link := filepath.Join(links, "link")
 	if err := os.Symlink(dir, link); err != nil {
-		t.Skip(err)
+		t.Skip("needs symbolic links: ", err)
 	}
 	t.Chdir(dir)
 	for _, paths := range [][]string{

@@ -25,7 +25,7 @@ func TestUpdate_KeepsSpecialBits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := modeOf(t, path); got != want {
-			t.Skipf("mode is %v here", got)
+			t.Skipf("needs a filesystem that keeps mode %v; here it becomes %v", want, got)
 		}
 		update(t, path, into("new"))
 		hasContents(t, path, "new")

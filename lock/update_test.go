@@ -104,7 +104,7 @@ func TestUpdate_UnderLock(t *testing.T) {
 // special bits, see TestUpdate_KeepsSpecialBits.
 func TestUpdate_KeepsMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no modes")
+		t.Skip("needs a system with file modes")
 	}
 	for _, mode := range []fs.FileMode{0o600, 0o644, 0o755, 0o666, 0o777, 0o400, 0o640, 0o440, 0o700} {
 		path := filepath.Join(t.TempDir(), "f")
@@ -247,7 +247,7 @@ func TestUpdate_Symlinks(t *testing.T) {
 	link, chain, folder := filepath.Join(links, "link"), filepath.Join(links, "chain"), filepath.Join(links, "folder")
 	if err := errors.Join(os.Mkdir(sub, 0o700), os.Mkdir(links, 0o700), os.WriteFile(target, []byte("old"), 0o600),
 		os.Symlink("../sub/target", link), os.Symlink("link", chain), os.Symlink(sub, folder)); err != nil {
-		t.Skip(err)
+		t.Skip("needs symbolic links: ", err)
 	}
 	before := treeState(t, links)
 	for _, name := range []string{link, chain, filepath.Join(folder, "target")} {
@@ -295,7 +295,7 @@ func TestUpdate_NotAFile(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(os.Mkdir(path("folder"), 0o700), os.Symlink("gone", path("dangling")),
 		os.Symlink("loop", path("loop")), os.Symlink("folder", path("to-folder")), os.WriteFile(path("file"), nil, 0o600)); err != nil {
-		t.Skip(err)
+		t.Skip("needs symbolic links: ", err)
 	}
 	for _, name := range []string{"folder", "dangling", "loop"} {
 		t.Run(name, func(t *testing.T) { refused(t, filepath.Join(dir, filepath.FromSlash(name))) })
@@ -336,7 +336,7 @@ func TestUpdate_LeftoverTemp(t *testing.T) {
 					putFile(t, path, []byte("old"), time.Time{})
 				}
 				if err := plant(filepath.Join(filepath.Dir(path), ".f.tmp")); err != nil {
-					t.Skip(err)
+					t.Skip("needs symbolic links: ", err)
 				}
 				before := treeState(t, victims)
 				update(t, path, into("new"))

@@ -87,7 +87,7 @@ func TestWriteDurably_IsANewFile(t *testing.T) {
 
 func TestWriteDurably_Mode(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no modes")
+		t.Skip("needs a system with file modes")
 	}
 	dir := t.TempDir()
 	for _, mode := range []fs.FileMode{0o600, 0o644, 0o755, 0o666, 0o777, 0o400, 0o000, 0o200, 0o640 | fs.ModeSticky} {
@@ -160,7 +160,7 @@ func TestWriteDurably_Temporary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
 			if err := plant(filepath.Join(filepath.Dir(path), ".f.tmp")); err != nil {
-				t.Skip(err)
+				t.Skip("needs symbolic links: ", err)
 			}
 			if err := platform.WriteDurably(path, []byte("new")); err != nil {
 				t.Fatal(err)
