@@ -16,7 +16,7 @@ import (
 
 // contenders are ways to wait for a lock that others want as much.
 var contenders = map[string]locker{
-	"holdfast": holdfast,
+	"holdfast": lockers["holdfast"],
 	"flock":    gofrsLock,
 	"poll10ms": gofrsPoll,
 }

@@ -18,14 +18,23 @@ import (
 type locker func(path string) (release func())
 
 var lockers = map[string]locker{
-	"floor":    bareFlock,
-	"holdfast": holdfast,
+	"floor":       bareFlock,
+	"calls":       bareCalls,
+	"holdfast":    func(path string) func() { return holdfast(context.Background(), path) },
+	"cancellable": cancellable,
 }
 
-func holdfast(path string) func() {
-	held, err := lock.File{Path: path}.Acquire(context.Background())
+func holdfast(ctx context.Context, path string) func() {
+	held, err := lock.File{Path: path}.Acquire(ctx)
 	must(err)
 	return func() { must(held.Release()) }
+}
+
+// cancellable waits under a context that can end, so in a goroutine of its own.
+func cancellable(path string) func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	return holdfast(ctx, path+".cancellable")
 }
 
 // bareFlock is open, flock, and close: what a wait can't do without.
@@ -34,6 +43,31 @@ func bareFlock(path string) func() {
 	must(err)
 	must(unix.Flock(fd, unix.LOCK_EX))
 	return func() { must(unix.Close(fd)) }
+}
+
+// bareCalls are the system calls of the protocol, and nothing else: what its lock
+// file costs, whoever makes it.
+func bareCalls(path string) func() {
+	fd, err := unix.Open(path+".calls.flock", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	must(err)
+	must(unix.Flock(fd, unix.LOCK_EX))
+	var sibling unix.Statx_t
+	must(unix.Statx(unix.AT_FDCWD, path+".calls.flock", 0, unix.STATX_INO, &sibling))
+	claim, err := unix.Open(path+".calls", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o200)
+	must(err)
+	_, err = unix.Write(claim, make([]byte, 300))
+	must(err)
+	must(unix.Fchmod(claim, 0o600))
+	var was, is unix.Stat_t
+	must(unix.Fstat(claim, &was))
+	must(unix.Close(claim))
+	must(unix.Statx(unix.AT_FDCWD, path+".calls.flock", 0, unix.STATX_INO, &sibling))
+	return func() {
+		must(unix.Lstat(path+".calls", &is))
+		must(unix.Unlink(path + ".calls"))
+		must(unix.Flock(fd, unix.LOCK_UN))
+		must(unix.Close(fd))
+	}
 }
 
 func must(err error) {
@@ -61,16 +95,18 @@ func holder(args []string, orders *bufio.Scanner) {
 }
 
 // BenchmarkHandoff is the time from just before a release in one process until
-// just after the acquisition in another, which waits in the kernel. "x-floor" is
-// the ratio of the medians of holdfast and a bare flock(2), taken in turn.
+// just after the acquisition in another, which waits in the kernel. "x-floor-NAME"
+// is the ratio of NAME's median to that of a bare flock(2), all taken in turn.
 func BenchmarkHandoff(b *testing.B) {
-	handoffs(b, func(name, path string) func() { return lockers[name](path) })
+	handoffs(b, []string{"floor", "calls", "holdfast", "cancellable"}, func(name, path string) func() {
+		return lockers[name](path)
+	})
 }
 
 // BenchmarkHandoffAfterKill is the time from SIGKILL for the holder until the
 // acquisition in another process.
 func BenchmarkHandoffAfterKill(b *testing.B) {
-	handoffs(b, func(name, path string) func() {
+	handoffs(b, []string{"floor", "holdfast", "cancellable"}, func(name, path string) func() {
 		victim := play(b, "holder", name, path)
 		victim.answer()
 		return func() { check(b, victim.cmd.Process.Kill()) }
@@ -79,16 +115,16 @@ func BenchmarkHandoffAfterKill(b *testing.B) {
 
 // handoffs measures from the moment in which a lock that hold took is given up, by
 // what hold returned.
-func handoffs(b *testing.B, hold func(name, path string) (giveUp func())) {
+func handoffs(b *testing.B, names []string, hold func(name, path string) (giveUp func())) {
 	folders(b, func(b *testing.B, dir string) {
 		path := filepath.Join(dir, "lock")
 		took := map[string][]int64{}
 		waiters := map[string]*peer{}
-		for name := range lockers {
+		for _, name := range names {
 			waiters[name] = play(b, "waiter", name, path)
 		}
 		for b.Loop() {
-			for name := range lockers {
+			for _, name := range names {
 				giveUp := hold(name, path)
 				waiters[name].order("")
 				parked()
@@ -119,7 +155,11 @@ func report(b *testing.B, took map[string][]int64) {
 		slices.Sort(t)
 		b.ReportMetric(float64(t[len(t)/2])/1e3, name+"-median-µs")
 	}
-	b.ReportMetric(median(took["holdfast"])/median(took["floor"]), "x-floor")
+	for name, t := range took {
+		if name != "floor" {
+			b.ReportMetric(median(t)/median(took["floor"]), "x-floor-"+name)
+		}
+	}
 }
 
 func median(sorted []int64) float64 { return float64(sorted[len(sorted)/2]) }

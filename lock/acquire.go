@@ -180,7 +180,7 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 			return nil, err
 		}
 		// 4. Judge the claim that is there.
-		found, err := look(a.file.Path)
+		found, err := a.look(a.file.Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // released since
 		} else if err != nil {
@@ -254,7 +254,7 @@ func (a *attempt) kernelFact() kernelFact {
 // is no claim of theirs on disk (yet, or any more), so that another look may
 // find the lock free, or its holder known.
 func (a *attempt) kernelHolder() (locked *ErrLocked, passing bool) {
-	found, err := look(a.file.Path)
+	found, err := a.look(a.file.Path)
 	if err != nil {
 		return a.locked(a.file.Path, nil, Alive, KernelLockHeld), true
 	}

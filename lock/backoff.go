@@ -7,20 +7,20 @@ import (
 )
 
 // backoff paces looking again at what gives no sign when it changes: from 10 ms,
-// doubling, with jitter, to half a second.
-type backoff struct{ delay time.Duration }
+// doubling, with jitter, to most.
+type backoff struct{ delay, most time.Duration }
 
 const (
 	firstDelay = 10 * time.Millisecond
 	maxDelay   = 500 * time.Millisecond
 )
 
-func newBackoff() *backoff { return &backoff{delay: firstDelay} }
+func newBackoff(most time.Duration) *backoff { return &backoff{delay: firstDelay, most: most} }
 
 // sleep waits for the next delay, or until ctx is done.
 func (b *backoff) sleep(ctx context.Context) {
 	jittered := b.delay/2 + rand.N(b.delay/2+1)
-	b.delay = min(2*b.delay, maxDelay)
+	b.delay = min(2*b.delay, b.most)
 	sleep(ctx, jittered)
 }
 

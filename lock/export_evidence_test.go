@@ -49,7 +49,7 @@ func Judge(f Facts) (Verdict, Evidence) {
 }
 
 func DecodeClaim(data []byte) (*LockInfo, error) { return decodeClaim(data) }
-func EncodeClaim(c *LockInfo) ([]byte, error)    { return c.encode() }
+func EncodeClaim(c *LockInfo) ([]byte, error)    { return c.encode(nil) }
 
 // WithClock returns f with another clock, as RepoLock.Now gives it one.
 func (f File) WithClock(now func() time.Time) File {

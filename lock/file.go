@@ -73,6 +73,18 @@ type File struct {
 	// Observer, if set, is told what becomes of the lock.
 	Observer Observer
 
+	// Fields and Parse, if set, make the lock file one that other programs
+	// understand, which have a format of their own.
+	//
+	// Fields returns what the claim is to have beyond LockInfo's own fields, by
+	// name. It must give the same for the same Nonce, as it is called again when a
+	// claim is renewed.
+	Fields func(LockInfo) map[string]string
+	// Parse reads what is in a lock file, of this program or another. What it
+	// returns an error for is nobody's to remove: it stays locked, whatever its
+	// age. It must understand what Fields makes.
+	Parse func(data []byte) (LockInfo, error)
+
 	// Of RepoLock:
 	repoID   string
 	clock    func() time.Time

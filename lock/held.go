@@ -154,7 +154,7 @@ func (h *Held) removeLockFile() error {
 
 // takeMarkerToRelease waits out whoever is at work under the marker.
 func (a *attempt) takeMarkerToRelease() (*ownFile, error) {
-	poll := newBackoff()
+	poll := newBackoff(maxDelay)
 	for try := 1; ; try++ {
 		marker, err := a.takeMarker(context.Background(), a.markerPath())
 		var locked *ErrLocked

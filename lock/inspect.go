@@ -69,7 +69,7 @@ func (a *attempt) inspectOnce(ctx context.Context, locks platform.KernelLocks) (
 		s.State, s.Evidence, s.Holder = StateHeld, locked.Evidence, locked.Info
 		return s, passing, nil
 	}
-	found, err := look(a.file.Path)
+	found, err := a.look(a.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.State, s.Evidence = StateFree, NoLockFile
 		return s, false, nil

@@ -47,6 +47,19 @@ func look(path string) (*found, error) {
 	return f, nil
 }
 
+// look is the other one, for claims in the format of the File.
+func (a *attempt) look(path string) (*found, error) {
+	f, err := look(path)
+	if err != nil || a.file.Parse == nil || f.kind == claimIncomplete {
+		return f, err
+	}
+	f.kind, f.claim = claimAlien, nil
+	if claim, err := a.file.Parse(f.data); err == nil && claim.check() == nil {
+		f.kind, f.claim = claimReadable, &claim
+	}
+	return f, nil
+}
+
 // isDebris reports whether a file without a claim holds nothing but what a crash
 // leaves of one: the beginning, or NULs (of a machine that lost power).
 func (f *found) isDebris() bool {

@@ -25,7 +25,7 @@ type ownFile struct {
 func (a *attempt) publish(path string, created, written, complete step) (*ownFile, error) {
 	own := &ownFile{claim: a.newClaim()}
 	own.nonce = own.claim.Nonce
-	data, err := own.claim.encode()
+	data, err := a.encode(own.claim)
 	if err != nil {
 		return nil, err
 	}

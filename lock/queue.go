@@ -124,19 +124,18 @@ func (q *queue) adopted() *kernelWait {
 // park begins to wait in the kernel with the turnstile, if the caller has it. It
 // returns nil if too many threads are parked already.
 func (q *queue) park(sibling string, queued bool, turnstile *platform.Turnstile) *kernelWait {
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	if parked == maxParked {
+	if !countParked() {
 		return nil
 	}
-	parked++
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
 	w := &kernelWait{came: make(chan kernelPlace, 1)}
 	q.wait = w
 	go func() {
 		place := waitInKernel(sibling, q.key.mode, queued, turnstile)
+		uncountParked()
 		queuesMu.Lock()
 		defer queuesMu.Unlock()
-		parked--
 		if q.line.Len() == 0 {
 			q.wait = nil
 			delete(queues, q.key)
@@ -146,6 +145,24 @@ func (q *queue) park(sibling string, queued bool, turnstile *platform.Turnstile)
 		w.came <- place
 	}()
 	return w
+}
+
+// countParked counts a thread that is about to wait in the kernel, unless there are
+// too many.
+func countParked() bool {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	if parked == maxParked {
+		return false
+	}
+	parked++
+	return true
+}
+
+func uncountParked() {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	parked--
 }
 
 // waitInKernel takes the turnstile, unless the caller has it, and then the lock.

@@ -54,7 +54,7 @@ func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error)
 		if err == nil || !errors.Is(err, fs.ErrExist) {
 			return own, err
 		}
-		found, err := look(path)
+		found, err := a.look(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {

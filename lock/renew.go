@@ -49,7 +49,7 @@ func (h *Held) stillOurs(due bool, trusted *time.Time, now time.Time, span time.
 	}
 	err := h.own.check(h.attempt.file.Path)
 	if err == nil && due {
-		err = h.own.renew(now)
+		err = h.attempt.renew(h.own, now)
 	}
 	switch {
 	case err == nil && due:
@@ -67,10 +67,10 @@ func (h *Held) stillOurs(due bool, trusted *time.Time, now time.Time, span time.
 // renew writes a later time into the claim. It writes to the open file, in
 // place and without changing its length: whatever lies at the path by now, only
 // our own file can be touched, and a reader finds a whole claim at any moment.
-func (o *ownFile) renew(now time.Time) error {
+func (a *attempt) renew(o *ownFile, now time.Time) error {
 	claim := o.claim
 	claim.RenewedAt = renewalTime(now)
-	data, err := claim.encode()
+	data, err := a.encode(claim)
 	if err != nil {
 		return err
 	}

@@ -71,17 +71,22 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*Held, error) {
 	}
 	t := enqueue(a.file.Path, a.mode)
 	defer t.leave()
-	w := waiter{attempt: a, ticket: t, queue: t.queue, poll: newBackoff()}
+	w := waiter{attempt: a, ticket: t, queue: t.queue, poll: newBackoff(maxDelay), alien: newBackoff(maxAlienDelay)}
 	defer w.stop()
 	return w.acquire(ctx)
 }
+
+// maxAlienDelay is short, as others who wait for a holder without kernel lock may do
+// so by looking every few milliseconds. Only the first of all of us does it.
+const maxAlienDelay = 50 * time.Millisecond
 
 // A waiter is one goroutine on its way through its process's queue.
 type waiter struct {
 	*attempt
 	ticket *ticket
 	queue  *queue
-	poll   *backoff
+	poll   *backoff // for a place among those who wait in the kernel
+	alien  *backoff // for a holder without kernel lock
 	// turnstile is kept from arrival until the lock file is won.
 	turnstile *platform.Turnstile
 
@@ -111,7 +116,7 @@ func (w *waiter) acquire(ctx context.Context) (*Held, error) {
 		}
 		// No kernel lock stands for this holder. Look again later.
 		w.begunToWait()
-		w.poll.sleep(ctx)
+		w.alien.sleep(ctx)
 	}
 }
 
@@ -161,6 +166,12 @@ func (w *waiter) kernelLock(ctx context.Context, sibling string) (*platform.Kern
 				return lock, err
 			}
 			w.begunToWait()
+			if ctx.Done() == nil && w.turnstile != nil && countParked() {
+				// Nothing can end this wait early, and nobody is before us but who
+				// has the lock: it needs no goroutine of its own.
+				defer uncountParked()
+				return platform.WaitKernelLock(sibling, w.mode)
+			}
 			if wait = w.queue.park(sibling, w.queued(), w.turnstile); wait == nil {
 				w.poll.sleep(ctx) // enough threads are parked
 				if ctx.Err() != nil {

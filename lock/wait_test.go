@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
@@ -76,6 +77,18 @@ func threads(t *testing.T) int {
 	return len(tasks)
 }
 
+// maxWaiter is what one who waits may take of memory: a goroutine's stack, which may
+// have grown to twice its size, and what it has found out.
+const maxWaiter = 24 << 10
+
+// inUse returns how much memory is in use, live stacks included.
+func inUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
 // TestAcquire_OneWaiter: a thousand goroutines wait for a lock with one thread,
 // and when all have given up nothing of them is left.
 func TestAcquire_OneWaiter(t *testing.T) {
@@ -84,6 +97,7 @@ func TestAcquire_OneWaiter(t *testing.T) {
 	other := start(t, "member", f.Path)
 	other.do("acquire", "held")
 	goroutines, tasks := runtime.NumGoroutine(), threads(t)
+	memory := inUse()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -102,6 +116,10 @@ func TestAcquire_OneWaiter(t *testing.T) {
 	if open := openUnder(t, filepath.Dir(f.Path)); len(open) > 2 {
 		t.Errorf("open files: %v; want no more than those of one waiter", open)
 	}
+	if now := inUse(); now > memory+n*maxWaiter {
+		t.Errorf("%d waiters take %d KiB of memory; want at most %d", n, (now-memory)>>10, n*maxWaiter>>10)
+	}
+	begin := time.Now()
 	cancel()
 	for range n {
 		err := <-errs
@@ -109,6 +127,7 @@ func TestAcquire_OneWaiter(t *testing.T) {
 			t.Fatalf("gave up with %v", err)
 		}
 	}
+	t.Logf("%d waiters gave up in %v", n, time.Since(begin))
 	// The holder is still there, and so is the one wait in the kernel.
 	other.do("release", "released")
 	wantFree(t, f.Path)

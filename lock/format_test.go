@@ -1,0 +1,157 @@
+package lock_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// FuzzClaim_Encode: what we write is what package json would write.
+func FuzzClaim_Encode(f *testing.F) {
+	for _, s := range []string{"", "push", `a "b" \ <c> & d`, "tab\tline\nNUL\x00", "ümlaut \u2028 \U0001f512", "\xff\xfe", "\x7f"} {
+		f.Add(s, s, 4242, uint64(0), int64(1767323045678901234))
+		f.Add("x", s, -1, uint64(1<<63), int64(0))
+	}
+	f.Fuzz(func(t *testing.T, cmd, other string, pid int, n uint64, ns int64) {
+		claim := lock.LockInfo{
+			PID: pid, CreatedAt: time.Unix(0, ns).In(time.FixedZone("", int(ns%86400))), Cmd: cmd,
+			Nonce: other, Hostname: cmd, BootID: other, PIDNamespace: n, TimeNamespace: n / 2, Start: n / 3, PIDFD: n / 5,
+			Flock: cmd, Mode: other,
+		}
+		if n%2 == 1 {
+			claim.RenewedAt = time.Unix(ns%1e9, 0).UTC()
+		}
+		var want bytes.Buffer
+		if err := json.NewEncoder(&want).Encode(claim); err != nil {
+			t.Skip("no claim at all: ", err)
+		}
+		got, err := lock.EncodeClaim(&claim)
+		if err != nil && want.Len() > 64<<10 {
+			return
+		}
+		if err != nil || !bytes.Equal(got, want.Bytes()) {
+			t.Errorf("%s (%v), want\n%s", got, err, want.Bytes())
+		}
+	})
+}
+
+// sign is another program's lock file: "owner 4242".
+func sign(data []byte) (lock.LockInfo, error) {
+	var seen struct {
+		PID   int       `json:"pid"`
+		Owner string    `json:"owner"`
+		When  time.Time `json:"when"`
+	}
+	if err := json.Unmarshal(data, &seen); err != nil {
+		return lock.LockInfo{}, err
+	}
+	if seen.Owner == "" {
+		return lock.LockInfo{}, errors.New("no owner")
+	}
+	return lock.LockInfo{PID: seen.PID, CreatedAt: seen.When, Cmd: seen.Owner}, nil
+}
+
+// signed is a lock whose lock file another program can read.
+func signed(t *testing.T, owner string) lock.File {
+	return lock.File{
+		Path: filepath.Join(t.TempDir(), "lock"),
+		Fields: func(c lock.LockInfo) map[string]string {
+			return map[string]string{"owner": owner, "when": c.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n"}
+		},
+		Parse: sign,
+	}
+}
+
+// TestFile_Fields: further fields are in the lock file, and readers without them are
+// content with it.
+func TestFile_Fields(t *testing.T) {
+	f := signed(t, "me")
+	held := tryHold(t, f)
+	data, err := os.ReadFile(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	info := held.Info()
+	for name, want := range map[string]any{
+		"owner": "me", "when": info.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n",
+		"pid": float64(os.Getpid()), "nonce": info.Nonce,
+	} {
+		if fields[name] != want {
+			t.Errorf("%s is %v, want %v", name, fields[name], want)
+		}
+	}
+	if locked := asLocked(t, tryErr(t, lock.File{Path: f.Path})); locked.Info == nil || *locked.Info != info {
+		t.Errorf("others see %+v, want %+v", locked.Info, info)
+	}
+	letGo(t, held)
+	wantFree(t, f.Path)
+}
+
+func tryErr(t *testing.T, f lock.File) error {
+	t.Helper()
+	held, err := f.TryAcquire(t.Context())
+	if err == nil {
+		t.Error("acquired", held.Path(), held.Release())
+	}
+	return err
+}
+
+// TestFile_FieldsRefused: fields that can't be are an error, and nothing is left.
+func TestFile_FieldsRefused(t *testing.T) {
+	for name, fields := range map[string]map[string]string{
+		"one of ours": {"pid": "1"},
+		"too large":   {"x": strings.Repeat("x", 64<<10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Fields: func(lock.LockInfo) map[string]string { return fields }}
+			if err := tryErr(t, f); !errors.Is(err, lock.ErrInvalidName) {
+				t.Errorf("error is %v", err)
+			}
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestFile_Parse: another program's lock file is judged by what Parse reads in it,
+// and one that it can't read is nobody's to remove.
+func TestFile_Parse(t *testing.T) {
+	gone := `"pid":2147483646,"when":"2020-01-02T03:04:05Z"`
+	for _, test := range []struct {
+		name, content string
+		evidence      lock.Evidence // "": taken over
+	}{
+		{"dead", `{"owner":"other",` + gone + `}`, ""},
+		{"no owner, dead", `{"created_at":"2020-01-02T03:04:05Z",` + gone + `}`, lock.NotALockFile},
+		{"no pid", `{"owner":"other","when":"2020-01-02T03:04:05Z"}`, lock.NotALockFile},
+		{"no time", `{"owner":"other","pid":2147483646}`, lock.NotALockFile},
+		{"empty", ``, lock.NotALockFile},
+		{"garbage", `{"pid":`, lock.NotALockFile},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := signed(t, "me")
+			f.StaleAfter = time.Hour
+			putFile(t, f.Path, []byte(test.content), time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))
+			if test.evidence == "" {
+				letGo(t, tryHold(t, f))
+				return
+			}
+			if locked := asLocked(t, tryErr(t, f)); locked.Evidence != test.evidence {
+				t.Errorf("evidence is %q, want %q", locked.Evidence, test.evidence)
+			}
+			if data, err := os.ReadFile(f.Path); err != nil || string(data) != test.content {
+				t.Errorf("left %q (%v)", data, err)
+			}
+		})
+	}
+}
