@@ -109,3 +109,17 @@ func Remove(path string) error { return removeFile(path) }
 
 // Replace renames the file at from to the path to, replacing what is there.
 func Replace(from, to string) error { return replaceFile(from, to) }
+
+// RenameNew renames the file at from to the path to, at which nothing may be: the
+// error then matches fs.ErrExist, and nothing has changed. Of several who rename to
+// one path one succeeds.
+func RenameNew(from, to string) error { return renameNew(from, to) }
+
+// linkNew is RenameNew in two steps: a crash in between leaves the file under both
+// names.
+func linkNew(from, to string) error {
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	return Remove(from)
+}

@@ -35,3 +35,19 @@ func identifyFile(path string) (FileID, error) {
 	}
 	return FileID{}, &fs.PathError{Op: "statx", Path: path, Err: err}
 }
+
+// renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the
+// flag (NFS, some of FUSE) gives EINVAL, some sandboxes EPERM.
+func renameNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	for err == unix.EINTR {
+		err = unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	}
+	switch err {
+	case nil:
+		return nil
+	case unix.EINVAL, unix.ENOSYS, unix.EPERM:
+		return linkNew(from, to)
+	}
+	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}

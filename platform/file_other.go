@@ -46,3 +46,5 @@ func isNoLocks(error) bool { return false }
 // replaceFile is not atomic on Plan 9, which can't rename over a file: package os
 // removes the one at to first. Nor can it move a file to another folder there.
 func replaceFile(from, to string) error { return os.Rename(from, to) }
+
+func renameNew(from, to string) error { return linkNew(from, to) }

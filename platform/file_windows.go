@@ -165,6 +165,21 @@ func replaceFile(from, to string) error {
 	})
 }
 
+// renameNew: MoveFile replaces nothing.
+func renameNew(from, to string) error {
+	old, err := windows.UTF16PtrFromString(from)
+	if err == nil {
+		var new *uint16
+		if new, err = windows.UTF16PtrFromString(to); err == nil {
+			err = windows.MoveFile(old, new)
+		}
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
 // deletePending tells a file that is removed, but stays until its last handle is
 // closed, from one that access is really denied to: not even the attributes of
 // the former can be had. Source: DeleteFile, remarks.

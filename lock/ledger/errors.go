@@ -1,0 +1,46 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that appending returns.
+var (
+	// ErrSequenceMismatch is matched by the *SequenceError that
+	// AppendIfSequence returns when somebody has appended since.
+	ErrSequenceMismatch = errors.New("the ledger has moved on")
+
+	// ErrInvalidEvent is returned for an event that is empty, larger than
+	// MaxEvent, or not JSON. Nothing has been written.
+	ErrInvalidEvent = errors.New("invalid event")
+
+	// ErrUnfinished is returned when several events were to be appended
+	// together, and something failed when it was too late to undo it: the next
+	// writer finishes what was begun.
+	ErrUnfinished = errors.New("the batch is decided, and not finished yet")
+)
+
+// ErrDamaged is matched by every error about the contents of a ledger: an event
+// that is missing, empty, truncated or too large, or a file that is none of the
+// ledger's. The message names the file.
+var ErrDamaged = errors.New("the ledger is damaged")
+
+// SequenceError says where the ledger is, and where it was expected to be. It
+// matches ErrSequenceMismatch.
+type SequenceError struct {
+	Folder           string
+	Expected, Actual int64
+}
+
+func (e *SequenceError) Error() string {
+	return fmt.Sprintf("ledger: %s is at sequence %d, not %d: somebody has appended; read on, decide anew, and try again",
+		e.Folder, e.Actual, e.Expected)
+}
+
+// Is makes the error match ErrSequenceMismatch.
+func (e *SequenceError) Is(target error) bool { return target == ErrSequenceMismatch }
+
+func damaged(path, what string) error {
+	return fmt.Errorf("ledger: %s: %s: %w", path, what, ErrDamaged)
+}

@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// hint is what .head holds: written by whoever has the lock, and believed by
+// nobody without a look at the events themselves.
+type hint struct {
+	Sequence int64     `json:"sequence"`
+	SweptAt  time.Time `json:"swept_at"`
+}
+
+// hintSize is the length of .head, always the same, so that it is written in one
+// step in place.
+const hintSize = 96
+
+func (l Ledger) readHint() (h hint, ok bool) {
+	data, _, err := platform.ReadRegular(l.path(".head"), 4<<10)
+	if err != nil || json.Unmarshal(data, &h) != nil || h.Sequence < 0 {
+		return hint{}, false
+	}
+	return h, true
+}
+
+// writeHint keeps quiet when it fails: whoever finds no hint lists the folder.
+func (l Ledger) writeHint(h hint) {
+	data, err := json.Marshal(h)
+	if err != nil {
+		return
+	}
+	f, err := platform.OpenRegular(l.path(".head"), os.O_WRONLY|os.O_CREATE)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > hintSize {
+		_ = f.Truncate(hintSize) // a later version's, with further fields
+	}
+	_, _ = f.WriteAt(append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...), 0)
+}
+
+// head finds the number of the last event, in a time that does not grow with the
+// number of events where there is a hint: it is where the last holdfast writer left
+// it, or, if other programs have appended since, found in steps that double.
+// Without a hint the folder is listed, and must be without gap.
+func (l Ledger) head() (head int64, h hint, err error) {
+	h, ok := l.readHint()
+	if ok && h.Sequence > 0 {
+		if ok, err = l.exists(h.Sequence); err != nil {
+			return 0, h, err
+		}
+	}
+	if ok {
+		head, err = l.last(h.Sequence)
+		return head, h, err
+	}
+	c, err := l.list()
+	if err != nil {
+		return 0, hint{}, err
+	}
+	return c.head, hint{}, l.gap(c)
+}
+
+// last finds the last event, given that those up to from exist.
+func (l Ledger) last(from int64) (int64, error) {
+	absent := from + 1
+	for step := int64(1); ; step *= 2 {
+		there, err := l.exists(absent)
+		if err != nil {
+			return 0, err
+		} else if !there {
+			break
+		}
+		from, absent = absent, absent+step
+	}
+	for from+1 < absent {
+		middle := from + (absent-from)/2
+		there, err := l.exists(middle)
+		if err != nil {
+			return 0, err
+		} else if there {
+			from = middle
+		} else {
+			absent = middle
+		}
+	}
+	return from, nil
+}
+
+// contents are what a ledger's folder holds.
+type contents struct {
+	head   int64 // the largest number
+	events int64 // how many there are
+	temps  []string
+	aliens []string
+}
+
+// list looks at the whole folder. A ledger whose folder does not exist yet is
+// empty.
+func (l Ledger) list() (c contents, err error) {
+	dir, err := os.Open(l.folder())
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(l.Dir)
+	}
+	if err != nil {
+		return c, fmt.Errorf("ledger: %w", err)
+	} else if dir == nil {
+		return c, nil
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(1000)
+		for _, name := range names {
+			sequence := l.sequenceOf(name)
+			temp, _ := filepath.Match(".event-*.tmp", name)
+			switch {
+			case sequence > 0:
+				c.head = max(c.head, sequence)
+				c.events++
+			case temp:
+				c.temps = append(c.temps, name)
+			case strings.HasPrefix(name, "."), name == lockName,
+				strings.HasPrefix(name, lockName+".flock"), strings.HasPrefix(name, lockName+".reclaim"):
+			default:
+				c.aliens = append(c.aliens, name)
+			}
+		}
+		if err == io.EOF {
+			return c, nil
+		} else if err != nil {
+			return c, fmt.Errorf("ledger: %w", err)
+		}
+	}
+}
+
+// gap returns an error that names the first event that is missing, if one is. The
+// listing of a folder that grows may leave some out, so each is looked for.
+func (l Ledger) gap(c contents) error {
+	if c.events == c.head {
+		return nil
+	}
+	for n := int64(1); n <= c.head; n++ {
+		there, err := l.exists(n)
+		if err != nil {
+			return err
+		} else if !there {
+			return damaged(l.path(l.name(n)), fmt.Sprintf("missing, though event %d exists", c.head))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+const lockName = "ledger.lock"
+
+const (
+	// DefaultPrefix begins the names of event files.
+	DefaultPrefix = "event-"
+	// NoPrefix, as Ledger.Prefix, stands for names that are only numbers.
+	NoPrefix = "/"
+	// DefaultTimeout is how long to wait for the ledger's lock. Source: seed af.
+	DefaultTimeout = 5 * time.Second
+	// MaxEvent is the size of the largest event, in bytes.
+	MaxEvent = 1 << 20
+)
+
+// Ledger names a ledger. The zero value works once Dir is set; a Ledger may be
+// copied, and used by several goroutines at once.
+type Ledger struct {
+	// Dir is the folder that has the ledger, as its subfolder "ledger". Appending
+	// makes that, and not Dir.
+	Dir string
+
+	// Prefix begins the names of event files. "" means DefaultPrefix; NoPrefix
+	// means none, as the published af writes them.
+	Prefix string
+
+	// AgentID says in the lock file who is appending; "" means the host's name and
+	// the pid.
+	AgentID string
+
+	// Timeout is how long appending waits for the lock. 0 means DefaultTimeout; a
+	// negative value, as long as the context allows.
+	Timeout time.Duration
+
+	// NoSync leaves out fsync: faster, and a crash of the machine (not of a
+	// process) may lose events that were reported done, or leave them empty.
+	NoSync bool
+
+	// Observer is told what becomes of the lock.
+	Observer lock.Observer
+}
+
+// Append appends an event, which is one JSON value, and returns its sequence
+// number, which is 1 for the first.
+//
+// When it returns nil the event is on disk for good. When it fails, nothing was
+// appended; only if syncing the folder is what failed, the event is there, and may
+// be gone after a crash of the machine. While somebody else has the lock it waits
+// for it; the error is then an *lock.ErrLocked that matches lock.ErrTimeout.
+func (l Ledger) Append(ctx context.Context, event []byte) (sequence int64, err error) {
+	return l.AppendBatch(ctx, [][]byte{event})
+}
+
+// AppendIfSequence is Append, provided that expected is the number of the last
+// event, 0 for none: that nobody has appended since the caller looked. Otherwise the
+// error is a *SequenceError, which matches ErrSequenceMismatch, and nothing was
+// written.
+func (l Ledger) AppendIfSequence(ctx context.Context, event []byte, expected int64) (sequence int64, err error) {
+	if err := l.checkEvents([][]byte{event}); err != nil {
+		return 0, err
+	}
+	err = l.Locked(ctx, func(_ context.Context, w *Writer) error {
+		sequence, err = w.AppendIfSequence(expected, event)
+		return err
+	})
+	return sequence, err
+}
+
+// AppendBatch appends events with nothing between them, all or none, and returns
+// the number of the last one. See Append; a reader may see the first of them a
+// moment before the others. After an error that matches ErrUnfinished all of them
+// will be there once somebody has appended again, and none of them must be appended
+// anew.
+func (l Ledger) AppendBatch(ctx context.Context, events [][]byte) (last int64, err error) {
+	if err := l.checkEvents(events); err != nil {
+		return 0, err
+	}
+	err = l.Locked(ctx, func(_ context.Context, w *Writer) error {
+		last, err = w.Append(events...)
+		return err
+	})
+	return last, err
+}
+
+// Locked calls fn with the ledger's lock held, for decisions that must hold when
+// their event is appended. The Writer is for fn alone, and not beyond it; ctx
+// carries the hold, so that appending to this ledger in another way is
+// lock.ErrReentrant. fn's error is returned as it is.
+func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) error) (err error) {
+	if err := l.make(); err != nil {
+		return err
+	}
+	watch := &watch{next: l.Observer}
+	f := l.file(watch)
+	timeout := l.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	held, err := f.AcquireWithin(ctx, timeout)
+	if err != nil {
+		return l.explain(err, f.Path)
+	}
+	defer func() {
+		if rerr := held.Release(); err == nil {
+			err = rerr
+		}
+	}()
+	w, err := l.open(watch.reclaimed)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	return fn(held.Context(ctx), w)
+}
+
+// watch notices that the lock is taken over from a dead writer.
+type watch struct {
+	next      lock.Observer
+	reclaimed bool
+}
+
+func (w *watch) Observe(e lock.Event) {
+	if e.Kind == lock.Reclaimed {
+		w.reclaimed = true
+	}
+	if w.next != nil {
+		w.next.Observe(e)
+	}
+}
+
+func (l Ledger) folder() string { return filepath.Join(l.Dir, "ledger") }
+
+// path returns the path of a file of the ledger.
+func (l Ledger) path(name string) string { return l.folder() + string(filepath.Separator) + name }
+
+// make checks l and makes its folder, if only that is missing.
+func (l Ledger) make() error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	switch err := os.Mkdir(l.folder(), 0o777); {
+	case err == nil && !l.NoSync:
+		return platform.SyncFolder(l.Dir)
+	case err == nil, errors.Is(err, fs.ErrExist):
+		return nil
+	default:
+		return fmt.Errorf("ledger: %w", err)
+	}
+}
+
+func (l Ledger) check() error {
+	bad := func(what string) error { return fmt.Errorf("ledger: %w: %s", lock.ErrInvalidName, what) }
+	prefix := l.prefix()
+	switch {
+	case l.Dir == "":
+		return bad("the folder of the ledger is not named")
+	case strings.HasPrefix(prefix, "."), strings.ContainsAny(prefix, `/\`), len(prefix) > 100,
+		strings.ContainsFunc(prefix, unicode.IsControl):
+		return bad(fmt.Sprintf("prefix %q can't begin the names of files", prefix))
+	}
+	return nil
+}
+
+func (l Ledger) prefix() string {
+	switch l.Prefix {
+	case "":
+		return DefaultPrefix
+	case NoPrefix:
+		return ""
+	}
+	return l.Prefix
+}
+
+func (l Ledger) agent() string {
+	if l.AgentID != "" {
+		return l.AgentID
+	}
+	return fmt.Sprintf("%s-%d", platform.ThisHost().Name, os.Getpid())
+}
+
+// file is the ledger's lock. Source: seed af.
+func (l Ledger) file(o lock.Observer) lock.File {
+	return lock.File{
+		Path:       l.path(lockName),
+		Cmd:        "ledger",
+		StaleAfter: -1, // not by age: it would be a guess
+		Observer:   o,
+		Fields: func(c lock.LockInfo) map[string]string {
+			return map[string]string{"agent_id": l.agent(), "acquired_at": c.CreatedAt.Format(time.RFC3339)}
+		},
+	}
+}
+
+// explain adds what another program says of itself in the lock file.
+func (l Ledger) explain(err error, path string) error {
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) {
+		return err
+	}
+	data, _, rerr := platform.ReadRegular(path, 64<<10)
+	var claim struct {
+		AgentID    string    `json:"agent_id"`
+		AcquiredAt time.Time `json:"acquired_at"`
+	}
+	if rerr != nil || json.Unmarshal(data, &claim) != nil || claim.AgentID == "" {
+		return err
+	}
+	return fmt.Errorf("ledger: agent %q is appending since %s: %w",
+		claim.AgentID, claim.AcquiredAt.Format(time.RFC3339), err)
+}
+
+// checkEvents refuses what can't be an event, before anything is touched.
+func (l Ledger) checkEvents(events [][]byte) error {
+	for i, e := range events {
+		if what := l.wrong(e); what != "" {
+			return fmt.Errorf("ledger: event %d of %d %s: %w", i+1, len(events), what, ErrInvalidEvent)
+		}
+	}
+	return nil
+}
+
+// wrong says why an event can't be one; "" if it can.
+func (l Ledger) wrong(event []byte) string {
+	switch {
+	case len(event) == 0:
+		return "is empty"
+	case len(event) > MaxEvent:
+		return fmt.Sprintf("has more than %d bytes", MaxEvent)
+	case !json.Valid(event):
+		return "is not JSON, or truncated"
+	}
+	return ""
+}
+
+// name is the name of the file of an event. Source: seed af.
+func (l Ledger) name(sequence int64) string {
+	return fmt.Sprintf("%s%06d.json", l.prefix(), sequence)
+}
+
+// sequenceOf is the inverse of name; 0 for what is not the name of an event.
+func (l Ledger) sequenceOf(name string) int64 {
+	digits, ok := strings.CutPrefix(name, l.prefix())
+	digits, ok2 := strings.CutSuffix(digits, ".json")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || !ok2 || err != nil || n <= 0 || l.name(n) != name {
+		return 0
+	}
+	return n
+}
+
+// exists reports whether there is an event, or anything, under a number.
+func (l Ledger) exists(sequence int64) (bool, error) {
+	_, err := os.Lstat(l.path(l.name(sequence)))
+	if err == nil {
+		return true, nil
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return false, fmt.Errorf("ledger: %w", err)
+}

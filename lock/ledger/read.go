@@ -1,0 +1,120 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Event is one event, as it lies on disk.
+type Event struct {
+	Sequence int64
+	Data     []byte // JSON
+}
+
+// Sequence returns the number of the last event, 0 if there is none. It takes no
+// lock; somebody may append at any moment.
+func (l Ledger) Sequence() (int64, error) {
+	if err := l.check(); err != nil {
+		return 0, err
+	}
+	head, _, err := l.head()
+	return head, err
+}
+
+// Read returns one event. It takes no lock. The error matches fs.ErrNotExist when
+// there is no such event, and ErrDamaged when it can't be one.
+func (l Ledger) Read(sequence int64) (Event, error) {
+	if err := l.check(); err != nil {
+		return Event{}, err
+	}
+	path := l.path(l.name(sequence))
+	data, _, err := platform.ReadRegular(path, MaxEvent)
+	switch {
+	case errors.Is(err, platform.ErrTooLarge):
+		return Event{}, damaged(path, fmt.Sprintf("has more than %d bytes", MaxEvent))
+	case errors.Is(err, platform.ErrNotRegular):
+		return Event{}, damaged(path, "is not a regular file")
+	case err != nil:
+		return Event{}, fmt.Errorf("ledger: %w", err)
+	}
+	if what := l.wrong(data); what != "" {
+		return Event{}, damaged(path, what)
+	}
+	return Event{Sequence: sequence, Data: data}, nil
+}
+
+// Events yields the events behind number after, in their order, up to the one that
+// is the last when it gets there. It takes no lock.
+//
+// What is wrong comes as an error that matches ErrDamaged and names the file, with
+// the number of the event if it is one; whoever goes on gets what comes behind it.
+// With after = 0 the whole folder is looked at first, so that files which are none
+// of the ledger's, and gaps, are found.
+func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		head := after
+		if after <= 0 {
+			after = 0
+			c, err := l.whole()
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			head = c.head
+			for _, name := range c.aliens {
+				if !yield(Event{}, damaged(l.path(name), "is none of the ledger's files")) {
+					return
+				}
+			}
+		}
+		for n := after + 1; ; n++ {
+			event, err := l.Read(n)
+			if errors.Is(err, fs.ErrNotExist) {
+				var beyond bool
+				if beyond, err = l.beyond(n, head); err == nil && !beyond {
+					return
+				} else if err == nil {
+					err = damaged(l.path(l.name(n)), "missing, though there are events behind it")
+				} else {
+					yield(Event{Sequence: n}, err)
+					return
+				}
+			}
+			event.Sequence = n
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
+func (l Ledger) whole() (contents, error) {
+	if err := l.check(); err != nil {
+		return contents{}, err
+	}
+	return l.list()
+}
+
+// beyond reports whether event n, which was not there, is missing: whether there
+// are events behind it, and still not n. head is one that is known.
+func (l Ledger) beyond(n, head int64) (bool, error) {
+	h, _ := l.readHint()
+	for _, m := range []int64{max(head, h.Sequence), n + 1, n + 2, n + 3} {
+		if m <= n {
+			continue
+		}
+		there, err := l.exists(m)
+		if err != nil {
+			return false, err
+		}
+		if there {
+			there, err = l.exists(n)
+			return !there, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,272 @@
+package ledger
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// sweepEvery is how often abandoned temporary files are looked for, which takes a
+// listing of the folder. Those of a holdfast writer that died are found at once.
+const sweepEvery = time.Hour
+
+// Writer appends to a ledger whose lock is held. Its methods are for the goroutine
+// that has it.
+type Writer struct {
+	ledger Ledger
+	head   int64
+	swept  time.Time
+	over   bool
+}
+
+// open finds the head, finishes what a dead writer had decided, and clears away
+// what it had not.
+func (l Ledger) open(afterDeath bool) (*Writer, error) {
+	head, h, err := l.head()
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{ledger: l, head: head, swept: h.SweptAt}
+	if err := w.finishBatch(); err != nil {
+		return nil, err
+	}
+	if since := time.Since(w.swept); afterDeath || since > sweepEvery || since < 0 {
+		if err := w.sweep(); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// close leaves the hint for the next one.
+func (w *Writer) close() {
+	w.over = true
+	w.ledger.writeHint(hint{Sequence: w.head, SweptAt: w.swept.UTC().Truncate(time.Second)})
+}
+
+// Sequence is the number of the last event, 0 if there is none.
+func (w *Writer) Sequence() int64 { return w.head }
+
+// AppendIfSequence is Append, if the ledger is at expected. See
+// Ledger.AppendIfSequence.
+func (w *Writer) AppendIfSequence(expected int64, events ...[]byte) (last int64, err error) {
+	if w.head != expected {
+		return 0, &SequenceError{Folder: w.ledger.folder(), Expected: expected, Actual: w.head}
+	}
+	return w.Append(events...)
+}
+
+// Append appends events, all or none, and returns the number of the last one. See
+// Ledger.AppendBatch.
+//
+// Should somebody who does not ask for the lock have taken the number, the error is
+// a *SequenceError; nothing is replaced.
+func (w *Writer) Append(events ...[]byte) (last int64, err error) {
+	if w.over {
+		return 0, errors.New("ledger: a Writer was used after its lock was released")
+	}
+	if err := w.ledger.checkEvents(events); err != nil {
+		return 0, err
+	}
+	switch len(events) {
+	case 0:
+		return w.head, nil
+	case 1:
+		err = w.appendOne(events[0])
+	default:
+		err = w.appendBatch(events)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return w.head, nil
+}
+
+// soloTemp is the temporary file of a single event: only one writer at a time has
+// the lock, so what is there already is a dead writer's.
+const soloTemp = ".event-solo.tmp"
+
+func (w *Writer) appendOne(event []byte) error {
+	if err := w.writeTemp(soloTemp, event); err != nil {
+		return err
+	}
+	if err := w.publish(soloTemp); err != nil {
+		return errors.Join(err, platform.Remove(w.ledger.path(soloTemp)))
+	}
+	return w.syncFolder()
+}
+
+// batch is what .batch holds.
+type batch struct {
+	ID     string `json:"id"`
+	Events int    `json:"events"`
+}
+
+const batchName = ".batch"
+
+func (b batch) temp(i int) string { return fmt.Sprintf(".event-%s-%06d.tmp", b.ID, i+1) }
+
+// appendBatch writes all events, then decides by the one step that creates .batch,
+// then publishes them. Who finds .batch publishes what is left of it; without it,
+// the temporary files are nothing.
+func (w *Writer) appendBatch(events [][]byte) (err error) {
+	b := batch{ID: rand.Text(), Events: len(events)}
+	written := 0
+	defer func() {
+		if err == nil || errors.Is(err, ErrUnfinished) {
+			return
+		}
+		for i := range written {
+			err = errors.Join(err, platform.Remove(w.ledger.path(b.temp(i))))
+		}
+	}()
+	for i, event := range events {
+		if err := w.writeTemp(b.temp(i), event); err != nil {
+			return err
+		}
+		written++
+	}
+	line, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	if err := w.writeTemp(soloTemp, append(line, '\n')); err != nil {
+		return err
+	}
+	if err := platform.RenameNew(w.ledger.path(soloTemp), w.ledger.path(batchName)); err != nil {
+		return errors.Join(fmt.Errorf("ledger: %w", err), platform.Remove(w.ledger.path(soloTemp)))
+	}
+	if err := w.publishBatch(b); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfinished, err)
+	}
+	return nil
+}
+
+// finishBatch publishes what a writer had decided before it died.
+func (w *Writer) finishBatch() error {
+	path := w.ledger.path(batchName)
+	data, _, err := platform.ReadRegular(path, 4<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	var b batch
+	if err := json.Unmarshal(data, &b); err != nil || b.ID == "" || b.Events < 1 {
+		return damaged(path, "does not say which events are to be published")
+	}
+	return w.publishBatch(b)
+}
+
+// publishBatch renames the events that have not been yet. Each is renamed once,
+// so that none is there twice however often this is begun anew.
+func (w *Writer) publishBatch(b batch) error {
+	for i := range b.Events {
+		if w.isPublished(b.temp(i)) {
+			if err := platform.Remove(w.ledger.path(b.temp(i))); err != nil {
+				return fmt.Errorf("ledger: %w", err)
+			}
+			continue
+		}
+		err := w.publish(b.temp(i))
+		for errors.Is(err, ErrSequenceMismatch) {
+			// Somebody appended between our predecessor's death and now.
+			if w.head, err = w.ledger.last(w.head); err == nil {
+				err = w.publish(b.temp(i))
+			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := w.syncFolder(); err != nil {
+		return err
+	}
+	if err := platform.Remove(w.ledger.path(batchName)); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
+// isPublished reports whether a temporary file is the last event under its other
+// name: so a crash leaves it where renaming takes two steps.
+func (w *Writer) isPublished(temp string) bool {
+	t, err := os.Lstat(w.ledger.path(temp))
+	if err != nil || w.head == 0 {
+		return false
+	}
+	event, err := os.Lstat(w.ledger.path(w.ledger.name(w.head)))
+	return err == nil && os.SameFile(t, event)
+}
+
+// publish gives a temporary file the next number. It replaces nothing.
+func (w *Writer) publish(temp string) error {
+	err := platform.RenameNew(w.ledger.path(temp), w.ledger.path(w.ledger.name(w.head+1)))
+	switch {
+	case err == nil:
+		w.head++
+		return nil
+	case errors.Is(err, fs.ErrExist):
+		return &SequenceError{Folder: w.ledger.folder(), Expected: w.head, Actual: w.head + 1}
+	}
+	return fmt.Errorf("ledger: %w", err)
+}
+
+// writeTemp writes a file that is not an event yet, so that it outlives a crash
+// of the machine.
+func (w *Writer) writeTemp(name string, contents []byte) error {
+	path := w.ledger.path(name)
+	flags := os.O_CREATE | os.O_EXCL | os.O_WRONLY
+	f, err := os.OpenFile(path, flags, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		if err = platform.Remove(path); err == nil {
+			f, err = os.OpenFile(path, flags, 0o644)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	_, err = f.Write(contents)
+	if err == nil && !w.ledger.NoSync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("ledger: %w", err), platform.Remove(path))
+	}
+	return nil
+}
+
+func (w *Writer) syncFolder() error {
+	if w.ledger.NoSync {
+		return nil
+	}
+	if err := platform.SyncFolder(w.ledger.folder()); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}
+
+// sweep removes temporary files. Whoever writes one has the lock, so all that are
+// there now are dead writers'.
+func (w *Writer) sweep() error {
+	c, err := w.ledger.list()
+	if err != nil {
+		return err
+	}
+	for _, name := range c.temps {
+		if err := platform.Remove(w.ledger.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("ledger: %w", err)
+		}
+	}
+	w.swept = time.Now()
+	return nil
+}
