@@ -61,7 +61,7 @@ func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error)
 			return nil, pathError("read", path, err)
 		}
 		verdict, _ := a.judge(ctx, found, a.kernelFact())
-		if verdict != Dead {
+		if verdict != Dead && !a.isAbandoned(path, found) {
 			return nil, a.locked(a.file.Path, found, verdict, BeingReclaimed)
 		}
 		if err := a.removeDeadMarker(ctx, path, found); err != nil && err != errChanged {
@@ -69,6 +69,18 @@ func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error)
 		}
 	}
 	return nil, a.locked(a.file.Path, nil, Unknown, BeingReclaimed)
+}
+
+// isAbandoned reports whether a marker without a claim in it, such as those of seed
+// entwurf, was left by a process that died: who makes one has it open for as long as
+// it stands, and nobody has this one open. (A lock file may be empty and not open,
+// and yet be somebody's.)
+func (a *attempt) isAbandoned(path string, f *found) bool {
+	if a.kernel == nil || !a.fsys.Trusted || f.info.Size() != 0 || !f.info.Mode().IsRegular() {
+		return false
+	}
+	written, err := platform.BeingWritten(path)
+	return err == nil && !written
 }
 
 // removeDeadMarker removes a marker that was judged dead. Under a trustworthy

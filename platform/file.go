@@ -104,6 +104,14 @@ func OpenRegular(path string, flag int) (*os.File, error) {
 	return f, nil
 }
 
+// BeingWritten reports whether any process of this machine, in whatever container,
+// has the regular file at path open for writing. An error means that it can't be
+// told: it matches errors.ErrUnsupported where the system has no answer.
+//
+// Source: fcntl(2), F_SETLEASE: the kernel grants a read lease on a file that
+// nobody has open for writing. It is given up at once.
+func BeingWritten(path string) (bool, error) { return beingWritten(path) }
+
 // Remove removes the file at path, and nothing that is a directory.
 func Remove(path string) error { return removeFile(path) }
 

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -50,4 +51,22 @@ func renameNew(from, to string) error {
 		return linkNew(from, to)
 	}
 	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+}
+
+func beingWritten(path string) (bool, error) {
+	f, err := OpenRegular(path, os.O_RDONLY)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // which gives up the lease, too
+	switch _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err {
+	case nil:
+		return false, nil
+	case unix.EAGAIN:
+		return true, nil
+	case unix.EINVAL: // a filesystem without leases
+		return false, &fs.PathError{Op: "lease", Path: path, Err: errors.ErrUnsupported}
+	default:
+		return false, &fs.PathError{Op: "lease", Path: path, Err: err}
+	}
 }

@@ -1,0 +1,164 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// Claim is a claim on an id, as it is on disk. Its nonce is the right to release
+// it.
+type Claim struct {
+	GardenID  string `json:"gardenId"`
+	PID       int    `json:"pid"`
+	Hostname  string `json:"hostname"`
+	CreatedAt string `json:"createdAt"` // for people
+	Nonce     string `json:"nonce"`
+	Owner     string `json:"owner"`
+	LockPath  string `json:"lockPath"`
+
+	release *release // of a claim of our own; its copies share it
+}
+
+// release is the end of a claim, which comes once.
+type release struct {
+	mu   sync.Mutex // guards held
+	held *lock.Held // nil when released, or lost
+}
+
+// Outcome is what Release found.
+type Outcome string
+
+const (
+	Released Outcome = "released"  // the claim was ours, and is gone
+	NotOwned Outcome = "not-owned" // what lies there is not this claim; it was left alone
+	Absent   Outcome = "absent"    // there was nothing any more
+)
+
+// Release gives up the claim: of all calls, in whatever goroutine and on whatever
+// copy of it, one is told Released. A claim that was lost, or that a Conflict has
+// shown, is left alone. After an error the claim is still held, and Release may be
+// called again.
+func (c *Claim) Release() (Outcome, error) {
+	if c.release == nil {
+		return c.notReleased()
+	}
+	c.release.mu.Lock()
+	defer c.release.mu.Unlock()
+	if c.release.held == nil {
+		return c.notReleased()
+	}
+	err := c.release.held.Release()
+	if err != nil && !errors.Is(err, lock.ErrLost) {
+		return "", fmt.Errorf("dispatch: %w", err)
+	}
+	c.release.held = nil
+	if err != nil {
+		return c.notReleased()
+	}
+	return Released, nil
+}
+
+func (c *Claim) notReleased() (Outcome, error) {
+	_, err := os.Lstat(c.LockPath)
+	switch {
+	case err == nil:
+		return NotOwned, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return Absent, nil
+	}
+	return "", fmt.Errorf("dispatch: %w", err)
+}
+
+func newClaim(id, path string, info lock.LockInfo) *Claim {
+	return &Claim{
+		GardenID: id, PID: info.PID, Hostname: info.Hostname, CreatedAt: info.CreatedAt.Format(timeFormat),
+		Nonce: info.Nonce, Owner: Owner, LockPath: path,
+	}
+}
+
+// parse reads a claim on an id, ours or another program's: all of the fields must be
+// there, and of this id, since the path says whose claim it is.
+func parse(data []byte, id string) (lock.LockInfo, error) {
+	var fields struct {
+		GardenID  *string `json:"gardenId"`
+		Hostname  *string `json:"hostname"`
+		CreatedAt *string `json:"createdAt"`
+		Nonce     *string `json:"nonce"`
+		Owner     *string `json:"owner"`
+	}
+	var info lock.LockInfo
+	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &info)); err != nil {
+		return info, err
+	}
+	switch {
+	case fields.GardenID == nil || *fields.GardenID != id:
+		return info, errors.New("not a claim on this id")
+	case fields.Owner == nil || *fields.Owner != Owner:
+		return info, errors.New("not a claim of this kind")
+	case fields.Hostname == nil || *fields.Hostname == "", fields.CreatedAt == nil, fields.Nonce == nil:
+		return info, errors.New("a field is missing")
+	}
+	if info.CreatedAt.IsZero() {
+		// Nothing depends on it; what is not a time is none that anyone can read.
+		info.CreatedAt = time.Unix(0, 0).UTC()
+		if t, err := time.Parse(time.RFC3339, *fields.CreatedAt); err == nil {
+			info.CreatedAt = t.UTC()
+		}
+	}
+	return info, nil
+}
+
+// TargetLocked is the reason of every Conflict. Source: seed entwurf.
+const TargetLocked = "target-locked"
+
+// Conflict is returned, as a pointer, when an id is claimed already, or may be.
+type Conflict struct {
+	Reason   string `json:"reason"` // TargetLocked
+	LockPath string `json:"lockPath"`
+	// Holder is nil when the lock file is empty or corrupt, or another id's.
+	Holder *Claim `json:"holder"`
+	// Detail tells people what is known, and what to do.
+	Detail string `json:"detail"`
+
+	locked *lock.ErrLocked
+}
+
+func (c *Conflict) Error() string { return "dispatch: " + c.Detail }
+
+// Unwrap returns the *lock.ErrLocked, with the verdict and its evidence.
+func (c *Conflict) Unwrap() error { return c.locked }
+
+func newConflict(id string, locked *lock.ErrLocked) *Conflict {
+	c := &Conflict{Reason: TargetLocked, LockPath: locked.Path, locked: locked}
+	if locked.Info != nil {
+		c.Holder = newClaim(id, locked.Path, *locked.Info)
+	}
+	written := ""
+	if info, err := os.Lstat(locked.Path); err == nil {
+		written = fmt.Sprintf(" (file written %s)", info.ModTime().UTC().Format(timeFormat))
+	}
+	switch {
+	case locked.Evidence == lock.BeingReclaimed:
+		c.Detail = fmt.Sprintf("the claim at %s%s is being taken over: its marker, %s.reclaim, is another's; "+
+			"if no dispatcher is at work, remove the marker", locked.Path, written, locked.Path)
+	case locked.Evidence == lock.NotALockFile:
+		c.Detail = fmt.Sprintf("the file at %s is empty or corrupt, or a claim on another id%s; "+
+			"remove it by hand once it is certain that no dispatcher is at work", locked.Path, written)
+	case c.Holder == nil:
+		c.Detail = fmt.Sprintf("%s is just being acquired or released%s (%s: %s)", locked.Path, written, locked.Verdict, locked.Evidence)
+	case locked.Verdict == lock.Alive:
+		c.Detail = fmt.Sprintf("held by pid %d on host %s since %s%s (alive: %s): %s",
+			c.Holder.PID, c.Holder.Hostname, c.Holder.CreatedAt, written, locked.Evidence, locked.Path)
+	default:
+		c.Detail = fmt.Sprintf("held by pid %d on host %s since %s%s (%s); if that process is gone, remove %s by hand",
+			c.Holder.PID, c.Holder.Hostname, c.Holder.CreatedAt, written, locked.Evidence, locked.Path)
+	}
+	return c
+}

@@ -1,0 +1,136 @@
+// Package dispatch keeps two dispatchers from starting the same thing twice: one
+// claim for each id, a lock file in a folder, in a format that programs in other
+// languages share.
+//
+//	claim, err := dispatch.Locks{}.Acquire(ctx, id)
+//	var conflict *dispatch.Conflict
+//	if errors.As(err, &conflict) {
+//		return conflict // somebody else has it: who, since when, on what evidence
+//	}
+//	defer claim.Release()
+//
+// The lock file, DIR/ID.lock, holds one JSON object:
+//
+//	{"gardenId":"...","pid":1,"hostname":"...","createdAt":"2026-01-02T03:04:05.678Z",
+//	 "nonce":"...","owner":"entwurf_v2","lockPath":"/..."}
+//
+// with further fields, those of lock.LockInfo, which others ignore. Any program that
+// creates such a file with O_EXCL, removes it only while its own nonce is in it, and
+// takes over a dead holder's under DIR/ID.lock.reclaim, created with O_EXCL and kept
+// open, can take part.
+//
+// Age decides nothing here. A claim is taken over only if its holder is proven
+// dead: by the kernel lock beside it where the holder had one, so that a pid which
+// was used again does not keep an id for ever; or else by its pid, on the same host.
+// What is empty, corrupt, or another id's, is left alone, and is a Conflict.
+//
+// Source: seed entwurf.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// Owner is what every claim names as its owner. Source: seed entwurf.
+const Owner = "entwurf_v2"
+
+// DefaultID is what an id looks like unless Locks.ID says otherwise.
+var DefaultID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// DefaultDir returns the folder that seed entwurf's dispatchers share:
+// ~/.pi/entwurf-v2-locks.
+func DefaultDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("dispatch: %w", err)
+	}
+	return filepath.Join(home, ".pi", "entwurf-v2-locks"), nil
+}
+
+// Locks is a folder of claims. The zero value works; Locks may be copied, and used
+// by several goroutines at once.
+type Locks struct {
+	// Dir is the folder; it is made if it is missing. "" means DefaultDir.
+	Dir string
+	// ID is what ids must match, besides being possible as names of files. nil
+	// means DefaultID.
+	ID *regexp.Regexp
+	// Observer is told what becomes of the locks.
+	Observer lock.Observer
+}
+
+// Acquire claims an id, and does not wait.
+//
+// On success the claim is on disk, and its Release gives it up. When somebody else
+// has it, or may have, or when what lies there can't be understood, the error is a
+// *Conflict. Whatever else goes wrong is no conflict, and is returned as what it is:
+// lock.ErrInvalidName for an id that is refused, the system's errors for the rest.
+// With any error nothing of ours is left behind.
+func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
+	path, err := l.path(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, fmt.Errorf("dispatch: %w", err)
+	}
+	held, err := lock.File{
+		Path:       path,
+		Cmd:        "dispatch " + id,
+		StaleAfter: -1, // a claim is never taken by its age
+		Observer:   l.Observer,
+		Fields: func(c lock.LockInfo) map[string]string {
+			return map[string]string{
+				"gardenId": id, "createdAt": c.CreatedAt.Format(timeFormat), "owner": Owner, "lockPath": path,
+			}
+		},
+		Parse: func(data []byte) (lock.LockInfo, error) { return parse(data, id) },
+	}.TryAcquire(ctx)
+	var locked *lock.ErrLocked
+	if errors.As(err, &locked) {
+		return nil, newConflict(id, locked)
+	} else if err != nil {
+		return nil, fmt.Errorf("dispatch: %w", err)
+	}
+	claim := newClaim(id, path, held.Info())
+	claim.release = &release{held: held}
+	return claim, nil
+}
+
+// path returns the lock file for an id, as an absolute path.
+func (l Locks) path(id string) (string, error) {
+	pattern := l.ID
+	if pattern == nil {
+		pattern = DefaultID
+	}
+	// Whatever the pattern admits: one element of a path, and not a hidden one.
+	if !pattern.MatchString(id) || id == "" || id[0] == '.' || !filepath.IsLocal(id) || filepath.Base(id) != id ||
+		!utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
+		return "", fmt.Errorf("dispatch: %w: id %q", lock.ErrInvalidName, id)
+	}
+	dir := l.Dir
+	if dir == "" {
+		var err error
+		if dir, err = DefaultDir(); err != nil {
+			return "", err
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("dispatch: %w", err)
+	}
+	return filepath.Join(dir, id+".lock"), nil
+}
+
+// timeFormat is that of Date.toISOString.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
