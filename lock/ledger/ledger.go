@@ -147,6 +147,9 @@ func (w *watch) Observe(e lock.Event) {
 
 func (l Ledger) folder() string { return filepath.Join(l.Dir, "ledger") }
 
+// Path returns the path of the file that an event has, or would have.
+func (l Ledger) Path(sequence int64) string { return l.path(l.name(sequence)) }
+
 // path returns the path of a file of the ledger.
 func (l Ledger) path(name string) string { return l.folder() + string(filepath.Separator) + name }
 

@@ -1,0 +1,302 @@
+package claims
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/ledger"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// How long a claim may last. Source: seed af.
+const (
+	DefaultTimeout = 5 * time.Minute
+	MinTimeout     = time.Second
+	MaxTimeout     = time.Hour
+)
+
+// Manager manages the claims of one proof. It works once Dir is set, and must not be
+// copied; its methods may be called by several goroutines at once, and any number of
+// Managers, in any number of processes, may be at work on one proof. It remembers
+// what it has read of the ledger, so that further calls only read what is new.
+type Manager struct {
+	// Dir is the folder that has the ledger, locks, and meta.json.
+	Dir string
+
+	// Ledger has settings for the ledger; its Dir is not used.
+	Ledger ledger.Ledger
+
+	// Skew is how much the clocks of those who claim may differ: a claim counts
+	// for so long beyond its expiry. 0 unless set.
+	Skew time.Duration
+
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+
+	mu    sync.Mutex // guards state; taken behind the ledger's lock, where both are
+	state *state     // what was read so far
+}
+
+// Claim claims a node for an owner, until ExpiresAt. If the node is claimed, by this
+// owner or another, the error is a *ClaimedError. A claim that has expired is reaped
+// first.
+//
+// An error that matches ErrFiles, here and below, comes with a change that stands.
+// With any other one nothing was changed, unless it matches ledger.ErrUnfinished, or
+// lock.ErrLost: then look again.
+func (m *Manager) Claim(ctx context.Context, node, owner string) (Claim, error) {
+	return m.acquire(ctx, node, owner, view.claim)
+}
+
+// Refresh makes a claim last for another lock_timeout from now. If the owner does
+// not have it, or if it has expired, the error is a *NotOwnedError.
+func (m *Manager) Refresh(ctx context.Context, node, owner string) (Claim, error) {
+	return m.acquire(ctx, node, owner, view.refresh)
+}
+
+// Release ends a claim, expired or not. If the owner does not have it, the error is a
+// *NotOwnedError.
+func (m *Manager) Release(ctx context.Context, node, owner string) error {
+	_, err := m.change(ctx, 0, node, owner, view.release)
+	return err
+}
+
+// Reap ends all claims that have expired, and returns them. Of several who reap at
+// once, one ends each.
+func (m *Manager) Reap(ctx context.Context) (ended []Claim, err error) {
+	err = m.decide(ctx, 0, func(v view, _ *files) ([]event, error) {
+		var events []event
+		events, ended = v.reap()
+		return events, nil
+	})
+	if err != nil && !errors.Is(err, ErrFiles) {
+		return nil, err
+	}
+	return ended, err
+}
+
+// ReapEvery reaps at once and then every interval, and tells report what came of it,
+// until ctx is done, whose error it returns.
+func (m *Manager) ReapEvery(ctx context.Context, interval time.Duration, report func([]Claim, error)) error {
+	if interval <= 0 {
+		return fmt.Errorf("claims: %w: interval %v", lock.ErrInvalidName, interval)
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		ended, err := m.Reap(ctx)
+		if ctx.Err() != nil && err != nil {
+			break
+		}
+		report(ended, err)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// Active returns the claims that have not expired, in the order of their nodes. It
+// takes no lock.
+func (m *Manager) Active() ([]Claim, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	found, err := readFiles(m.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.read(); err != nil {
+		return nil, err
+	}
+	claims := maps.Clone(m.state.claims)
+	maps.Copy(claims, found.foreign(m.state))
+	now := m.now()
+	maps.DeleteFunc(claims, func(_ string, c Claim) bool { return !c.active(now, m.Skew) })
+	return sorted(claims), nil
+}
+
+// IsClaimed returns the claim on a node, if there is one that has not expired. It
+// takes no lock.
+func (m *Manager) IsClaimed(node string) (Claim, bool, error) {
+	if err := checkNode(node); err != nil {
+		return Claim{}, false, err
+	}
+	active, err := m.Active()
+	for _, c := range active {
+		if c.NodeID == node {
+			return c, true, nil
+		}
+	}
+	return Claim{}, false, err
+}
+
+// decider is what view's methods for one node are.
+type decider func(v view, node, owner string) ([]event, error)
+
+func (m *Manager) acquire(ctx context.Context, node, owner string, decide decider) (Claim, error) {
+	lasts, err := m.timeout()
+	if err != nil {
+		return Claim{}, err
+	}
+	events, err := m.change(ctx, lasts, node, owner, decide)
+	if err != nil && !errors.Is(err, ErrFiles) {
+		return Claim{}, err
+	}
+	e := events[len(events)-1]
+	return Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}, err
+}
+
+// change decides on one node, and returns what it has appended.
+func (m *Manager) change(ctx context.Context, lasts time.Duration, node, owner string, decide decider) (events []event, err error) {
+	if err := errors.Join(checkNode(node), checkOwner(owner)); err != nil {
+		return nil, err
+	}
+	err = m.decide(ctx, lasts, func(v view, f *files) ([]event, error) {
+		if _, ok := v.claims[node]; !ok && f.broken[node] != nil {
+			return nil, f.broken[node] // it may say that somebody has it
+		}
+		events, err = decide(v, node, owner)
+		return events, err
+	})
+	return events, err
+}
+
+// decide is the one way to change claims: under the ledger's lock it reads what has
+// happened, lets the caller decide, appends the events, and makes the files follow;
+// which also finishes what somebody who died had begun.
+func (m *Manager) decide(ctx context.Context, lasts time.Duration, decision func(view, *files) ([]event, error)) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	return m.ledger().Locked(ctx, func(ctx context.Context, w *ledger.Writer) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if err := m.read(); err != nil {
+			return err
+		}
+		found, err := readFiles(m.Dir)
+		if err != nil {
+			return err
+		}
+		events, err := decision(view{
+			claims: m.state.claims, foreign: found.foreign(m.state),
+			now: m.now(), skew: m.Skew, lasts: lasts,
+		}, found)
+		if err != nil {
+			_ = found.follow(m.state) // for a dead one; the refusal matters more
+			return err
+		}
+		var lines [][]byte
+		for _, e := range events {
+			line, err := json.Marshal(e)
+			if err != nil {
+				return fmt.Errorf("claims: %w", err)
+			}
+			lines = append(lines, line)
+		}
+		// Nobody else may have appended since, not even somebody who asks for no lock.
+		if _, err := w.AppendIfSequence(m.state.sequence, lines...); err != nil {
+			return err
+		}
+		if err := m.read(); err != nil {
+			return err
+		}
+		return found.follow(m.state)
+	})
+}
+
+// read replays what is new. The caller has m.mu.
+func (m *Manager) read() error {
+	if m.state == nil {
+		m.state = newState()
+	}
+	return m.state.catchUp(m.ledger())
+}
+
+func (m *Manager) ledger() ledger.Ledger {
+	l := m.Ledger
+	l.Dir = m.Dir
+	return l
+}
+
+func (m *Manager) check() error {
+	if m.Dir == "" {
+		return fmt.Errorf("claims: %w: the folder of the proof is not named", lock.ErrInvalidName)
+	}
+	if m.Skew < 0 {
+		return fmt.Errorf("claims: %w: negative tolerance for clocks, %v", lock.ErrInvalidName, m.Skew)
+	}
+	return nil
+}
+
+func (m *Manager) now() time.Time {
+	now := time.Now
+	if m.Now != nil {
+		now = m.Now
+	}
+	return now().UTC().Round(0)
+}
+
+// timeout reads meta.json. Source: seed af.
+func (m *Manager) timeout() (time.Duration, error) {
+	path := filepath.Join(m.Dir, "meta.json")
+	data, _, err := platform.ReadRegular(path, 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return DefaultTimeout, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("claims: %w", err)
+	}
+	var meta struct {
+		Timeout *string `json:"lock_timeout"`
+	}
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return 0, fmt.Errorf("claims: %s: %w: %w", path, ErrTimeout, err)
+	}
+	if meta.Timeout == nil {
+		return DefaultTimeout, nil
+	}
+	d, err := time.ParseDuration(*meta.Timeout)
+	if err != nil || d < MinTimeout || d > MaxTimeout {
+		return 0, fmt.Errorf("claims: %s: lock_timeout %q: %w", path, *meta.Timeout, ErrTimeout)
+	}
+	return d, nil
+}
+
+// sorted orders claims by node, number by number: 1.2 before 1.10.
+func sorted(claims map[string]Claim) []Claim {
+	return slices.SortedFunc(maps.Values(claims), func(a, b Claim) int { return compareNodes(a.NodeID, b.NodeID) })
+}
+
+func compareNodes(a, b string) int {
+	for a != "" && b != "" {
+		x, restA := number(a)
+		y, restB := number(b)
+		// Without leading zeros, the longer number is the greater.
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(a, b)
+}
+
+// number cuts the first number off a node's id.
+func number(id string) (digits, rest string) {
+	digits, rest, _ = strings.Cut(id, ".")
+	return strings.TrimLeft(digits, "0"), rest
+}

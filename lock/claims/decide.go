@@ -1,0 +1,79 @@
+package claims
+
+import "time"
+
+// view is what a change is decided on: nothing else may be looked at.
+type view struct {
+	claims  map[string]Claim // of the ledger
+	foreign map[string]Claim // files of which the ledger knows nothing
+	now     time.Time
+	skew    time.Duration
+	lasts   time.Duration // of a new claim
+}
+
+// on returns the claim on a node, expired or not.
+func (v view) on(node string) (Claim, bool) {
+	if c, ok := v.claims[node]; ok {
+		return c, true
+	}
+	c, ok := v.foreign[node]
+	return c, ok
+}
+
+func (v view) acquire(node, owner string) event {
+	return event{acquired, v.now, node, owner, v.now.Add(v.lasts)}
+}
+
+// claim: an expired claim is reaped on the way, so that the ledger tells of it.
+func (v view) claim(node, owner string) ([]event, error) {
+	c, ok := v.on(node)
+	switch {
+	case !ok:
+		return []event{v.acquire(node, owner)}, nil
+	case c.active(v.now, v.skew):
+		return nil, &ClaimedError{c}
+	}
+	return []event{{Type: reaped, Timestamp: v.now, NodeID: node, Owner: c.Owner}, v.acquire(node, owner)}, nil
+}
+
+// refresh: not after it has expired, as others were told then that it is free.
+func (v view) refresh(node, owner string) ([]event, error) {
+	if err := v.owned(node, owner); err != nil {
+		return nil, err
+	}
+	if c, _ := v.on(node); !c.active(v.now, v.skew) {
+		return nil, &NotOwnedError{NodeID: node, Owner: owner, Claim: &c}
+	}
+	return []event{v.acquire(node, owner)}, nil
+}
+
+func (v view) release(node, owner string) ([]event, error) {
+	if err := v.owned(node, owner); err != nil {
+		return nil, err
+	}
+	return []event{{Type: released, Timestamp: v.now, NodeID: node, Owner: owner}}, nil
+}
+
+func (v view) owned(node, owner string) error {
+	c, ok := v.on(node)
+	switch {
+	case !ok:
+		return &NotOwnedError{NodeID: node, Owner: owner}
+	case c.Owner != owner:
+		return &NotOwnedError{NodeID: node, Owner: owner, Claim: &c}
+	}
+	return nil
+}
+
+// reap ends every claim that has expired.
+func (v view) reap() (events []event, ended []Claim) {
+	for _, claims := range []map[string]Claim{v.claims, v.foreign} {
+		for _, c := range sorted(claims) {
+			if !c.active(v.now, v.skew) {
+				ended = append(ended, c)
+				events = append(events, event{Type: reaped, Timestamp: v.now, NodeID: c.NodeID, Owner: c.Owner})
+			}
+		}
+	}
+	return events, ended
+}

@@ -1,0 +1,154 @@
+package claims
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/ledger"
+)
+
+// Claim is a claim on a node, in the form of its file.
+type Claim struct {
+	NodeID     string    `json:"node_id"`
+	Owner      string    `json:"owner"`
+	AcquiredAt time.Time `json:"acquired_at"` // or refreshed
+	ExpiresAt  time.Time `json:"expires_at"`
+}
+
+// active reports whether a claim still counts, for somebody whose clock may differ
+// from its owner's.
+func (c Claim) active(now time.Time, skew time.Duration) bool {
+	return now.Before(c.ExpiresAt.Add(skew))
+}
+
+func (c Claim) equal(d Claim) bool {
+	return c.NodeID == d.NodeID && c.Owner == d.Owner && c.AcquiredAt.Equal(d.AcquiredAt) && c.ExpiresAt.Equal(d.ExpiresAt)
+}
+
+// The types of events. Source: seed af.
+const (
+	acquired = "lock_acquired"
+	released = "lock_released"
+	reaped   = "lock_reaped"
+)
+
+// event is a change, as it lies in the ledger.
+type event struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	NodeID    string    `json:"node_id"`
+	Owner     string    `json:"owner"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+// state is what the events up to a sequence number make of the claims.
+type state struct {
+	sequence int64
+	claims   map[string]Claim // expired ones included
+	ended    map[string]end   // of the last claim on a node that has none
+}
+
+// end is how a claim ended: what its event says, and the claim, where there was one.
+type end struct {
+	owner string
+	at    time.Time
+	claim Claim
+}
+
+func newState() *state { return &state{claims: map[string]Claim{}, ended: map[string]end{}} }
+
+// apply replays one event. Those of other types are of no concern here. Source:
+// seed af.
+func (s *state) apply(data []byte) error {
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(data, &kind) != nil {
+		return nil // not an object, or of a kind that is none of ours
+	}
+	switch kind.Type {
+	case acquired, released, reaped:
+	default:
+		return nil
+	}
+	var e event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	switch {
+	case checkNode(e.NodeID) != nil:
+		return fmt.Errorf("node_id %q", e.NodeID)
+	case e.Owner == "":
+		return errors.New("no owner")
+	case e.Timestamp.IsZero():
+		return errors.New("no timestamp")
+	case e.Type == acquired && e.ExpiresAt.IsZero():
+		return errors.New("no expires_at")
+	}
+	if e.Type == acquired {
+		s.claims[e.NodeID] = Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}
+		delete(s.ended, e.NodeID)
+	} else {
+		s.ended[e.NodeID] = end{e.Owner, e.Timestamp, s.claims[e.NodeID]}
+		delete(s.claims, e.NodeID)
+	}
+	return nil
+}
+
+// isLeftover reports whether a file is of a claim that has ended in the ledger, so
+// that only a crash can have left it.
+func (s *state) isLeftover(file Claim) bool {
+	end, ok := s.ended[file.NodeID]
+	return ok && (file.equal(end.claim) || file.Owner == end.owner && !file.AcquiredAt.After(end.at))
+}
+
+// catchUp replays what has come since. An event that can't be understood stops it:
+// what it says may be that somebody has a claim.
+func (s *state) catchUp(l ledger.Ledger) error {
+	var errs []error
+	for e, err := range l.Events(s.sequence) {
+		if err == nil {
+			if err = s.apply(e.Data); err != nil {
+				err = fmt.Errorf("claims: %s: not a claim's event: %w: %w", l.Path(e.Sequence), err, ledger.ErrDamaged)
+			}
+		}
+		if err != nil {
+			if errs = append(errs, err); len(errs) == maxErrors {
+				break
+			}
+		}
+		if len(errs) == 0 {
+			s.sequence = e.Sequence
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxErrors is how many damaged events are named at once.
+const maxErrors = 20
+
+// nodeID: see checkNode. Source: seed af.
+var nodeID = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+
+// checkNode refuses what is not a node's id, such as 1.2.3, before it becomes a
+// path.
+func checkNode(id string) error {
+	if len(id) > 128 || !nodeID.MatchString(id) {
+		return fmt.Errorf("claims: %w: node id %q; want numbers with dots between, such as 1.2.3", lock.ErrInvalidName, id)
+	}
+	return nil
+}
+
+func checkOwner(owner string) error {
+	if owner == "" || len(owner) > 1024 || !utf8.ValidString(owner) || strings.ContainsFunc(owner, unicode.IsControl) {
+		return fmt.Errorf("claims: %w: owner %q", lock.ErrInvalidName, owner)
+	}
+	return nil
+}
