@@ -16,7 +16,7 @@ usage:
 `)
 	for _, c := range commands() {
 		if c.summary != "" {
-			fmt.Fprintf(&b, "  holdfast %-8s %s\n", c.name, c.summary)
+			fmt.Fprintf(&b, "  holdfast %-14s %s\n", c.name, c.summary)
 		}
 	}
 	b.WriteString(`
@@ -37,19 +37,28 @@ func (a *app) help(args []string) int {
 	if code, ok := a.parse(flags, args); !ok {
 		return code
 	}
-	switch flags.NArg() {
-	case 0:
+	if flags.NArg() == 0 {
 		fmt.Fprint(a.stdout, overview())
 		return exitOK
-	case 1:
-		c := find(flags.Arg(0))
-		if c == nil || c.summary == "" {
-			return a.unknownCommand(flags.Args())
+	}
+	if members := group(flags.Arg(0)); flags.NArg() == 1 && len(members) > 0 {
+		for i, c := range members {
+			if i > 0 {
+				fmt.Fprintln(a.stdout)
+			}
+			fmt.Fprint(a.stdout, c.manual())
 		}
+		return exitOK
+	}
+	switch c, rest := lookUp(flags.Args()); {
+	case c == nil || c.summary == "":
+		return a.unknownCommand(flags.Args())
+	case len(rest) > 0:
+		return a.misuse("help", "one COMMAND is wanted")
+	default:
 		fmt.Fprint(a.stdout, c.manual())
 		return exitOK
 	}
-	return a.misuse("help", "one COMMAND is wanted")
 }
 
 // manual is the whole help text of a command.

@@ -14,12 +14,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// Exit codes. 64 and 75 are sysexits.h's EX_USAGE and EX_TEMPFAIL; those from
+// Exit codes. 64, 65 and 75 are sysexits.h's EX_USAGE, EX_DATAERR and EX_TEMPFAIL; those from
 // 126 on are the shell's.
 const (
 	exitOK        = 0
@@ -29,6 +30,7 @@ const (
 	exitUnknown   = 5 // status
 	exitWeaker    = 5 // doctor
 	exitUsage     = 64
+	exitMovedOn   = 65 // ledger append
 	exitNotHad    = 75
 	exitCannotRun = 126
 	exitNotFound  = 127
@@ -59,19 +61,19 @@ func (a *app) main(args []string) int {
 	case "-version", "--version":
 		args = []string{"version"}
 	}
-	c := find(args[0])
+	c, args := lookUp(args)
 	if c == nil {
 		return a.unknownCommand(args)
 	}
 	if c.direct {
-		return c.do(a, args[1:])
+		return c.do(a, args)
 	}
 	// What was to be told and could not be written (a full disk, a closed pipe)
 	// must not pass for having been told.
 	stdout := a.stdout
 	out := bufio.NewWriter(stdout)
 	a.stdout = out
-	code := c.do(a, args[1:])
+	code := c.do(a, args)
 	a.stdout = stdout
 	if err := out.Flush(); err != nil && code != exitError {
 		a.say("writing the output: " + oneLine(err))
@@ -81,6 +83,21 @@ func (a *app) main(args []string) int {
 }
 
 func (a *app) unknownCommand(args []string) int {
+	if members := group(args[0]); len(members) > 0 {
+		if len(args) > 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[1]) {
+			return a.help(args[:1])
+		}
+		what := args[0] + " alone"
+		if len(args) > 1 {
+			what = args[0] + " " + visible(args[1])
+		}
+		a.say(what + " is not a command of holdfast")
+		for _, c := range members {
+			a.more("usage: " + c.synopsis)
+		}
+		a.more(fmt.Sprintf("\"holdfast help %s\" says more", args[0]))
+		return exitUsage
+	}
 	a.say(fmt.Sprintf("%s is not a command of holdfast; \"holdfast help\" lists them", visible(args[0])))
 	if len(args) > 1 && args[1] == "--" { // "run" was forgotten
 		a.more("To hold a lock for a command: holdfast run LOCK -- COMMAND...")
@@ -90,7 +107,7 @@ func (a *app) unknownCommand(args []string) int {
 
 // command is one of holdfast's commands.
 type command struct {
-	name     string
+	name     string // of one word, or of two, the first of which it shares with others
 	synopsis string // how it is called
 	summary  string // in a line of the overview
 	help     string // what follows the synopsis
@@ -113,6 +130,22 @@ func commands() []command {
 			summary: "remove the lock file of a dead holder"},
 		{name: "doctor", synopsis: doctorSynopsis, help: doctorHelp, do: (*app).doctor,
 			summary: "check how far locks in a folder can be trusted"},
+		{name: "ledger append", synopsis: ledgerAppendSynopsis, help: ledgerAppendHelp, do: (*app).ledgerAppend,
+			summary: "append events to a ledger"},
+		{name: "ledger read", synopsis: ledgerReadSynopsis, help: ledgerReadHelp, do: (*app).ledgerRead,
+			summary: "print its events"},
+		{name: "ledger head", synopsis: ledgerHeadSynopsis, help: ledgerHeadHelp, do: (*app).ledgerHead,
+			summary: "print the number of its last event"},
+		{name: "claim take", synopsis: claimTakeSynopsis, help: claimTakeHelp, do: (*app).claimTake,
+			summary: "claim a node of a proof, for a time"},
+		{name: "claim refresh", synopsis: claimRefreshSynopsis, help: claimRefreshHelp, do: (*app).claimRefresh,
+			summary: "make a claim last longer"},
+		{name: "claim release", synopsis: claimReleaseSynopsis, help: claimReleaseHelp, do: (*app).claimRelease,
+			summary: "end a claim"},
+		{name: "claim list", synopsis: claimListSynopsis, help: claimListHelp, do: (*app).claimList,
+			summary: "print the claims that have not expired"},
+		{name: "claim reap", synopsis: claimReapSynopsis, help: claimReapHelp, do: (*app).claimReap, direct: true,
+			summary: "end the claims that have expired"},
 		{name: "version", synopsis: versionSynopsis, help: versionHelp, do: (*app).version,
 			summary: "print the version"},
 		{name: "help", synopsis: helpSynopsis, help: helpHelp, do: (*app).help,
@@ -128,6 +161,29 @@ func find(name string) *command {
 		}
 	}
 	return nil
+}
+
+// lookUp returns the command that is asked for, and its arguments.
+func lookUp(args []string) (*command, []string) {
+	if len(args) > 1 {
+		if c := find(args[0] + " " + args[1]); c != nil {
+			return c, args[2:]
+		}
+	}
+	if c := find(args[0]); c != nil {
+		return c, args[1:]
+	}
+	return nil, args
+}
+
+// group returns the commands whose first word, of two, this is.
+func group(word string) (members []command) {
+	for _, c := range commands() {
+		if strings.HasPrefix(c.name, word+" ") {
+			members = append(members, c)
+		}
+	}
+	return members
 }
 
 // newFlags returns a set of flags that leaves printing to us.

@@ -38,6 +38,26 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"break", "-force", l}, "LOCK is missing"},
 		{[]string{"break", "-force", "", l}, "nonce"},
 		{[]string{"doctor"}, "DIR is missing"},
+		{[]string{"ledger"}, "holdfast ledger append"},
+		{[]string{"ledger", "bogus"}, "ledger bogus is not a command"},
+		{[]string{"ledger", "append"}, "DIR is missing"},
+		{[]string{"ledger", "append", dir}, "no EVENT"},
+		{[]string{"ledger", "append", dir, "{"}, "not JSON"},
+		{[]string{"ledger", "append", "-if-sequence", "-1", dir, "1"}, "negative"},
+		{[]string{"ledger", "append", "-timeout", "-1s", dir, "1"}, "negative"},
+		{[]string{"ledger", "append", "-prefix", "a/b", dir, "1"}, "prefix"},
+		{[]string{"ledger", "append", "", "1"}, "not named"},
+		{[]string{"ledger", "read", "-after", "-1", dir}, "negative"},
+		{[]string{"ledger", "read", dir, dir}, "one DIR"},
+		{[]string{"ledger", "head"}, "DIR is missing"},
+		{[]string{"claim", "take", dir, "1"}, "-owner is missing"},
+		{[]string{"claim", "take", "-owner", "me", dir}, "DIR and NODE"},
+		{[]string{"claim", "take", "-owner", "me", dir, "../1"}, "node id"},
+		{[]string{"claim", "release", "-owner", "a\nb", dir, "1"}, "owner"},
+		{[]string{"claim", "refresh", "-owner", "me", "", "1"}, "not named"},
+		{[]string{"claim", "list", "-skew", "-1s", dir}, "negative"},
+		{[]string{"claim", "reap", "-every", "0", dir}, "no interval"},
+		{[]string{"help", "claim", "x"}, "not a command"},
 		{[]string{"version", "x"}, "no arguments"},
 		{[]string{"help", "x"}, "lists them"},
 		{[]string{"help", "run", "run"}, "one COMMAND"},
@@ -68,12 +88,13 @@ func TestHelp(t *testing.T) {
 			continue
 		}
 		wantText(t, all, c.name, c.summary)
-		manual, _ := wantCode(t, exitOK, "help", c.name)
+		words := strings.Fields(c.name)
+		manual, _ := wantCode(t, exitOK, append([]string{"help"}, words...)...)
 		wantText(t, manual, c.synopsis)
 		if strings.Contains(c.synopsis, "LOCK") || strings.Contains(c.synopsis, "DIR") {
 			wantText(t, manual, "exit codes", "example")
 		}
-		if got, _ := wantCode(t, exitOK, c.name, "-h"); got != manual {
+		if got, _ := wantCode(t, exitOK, append(words, "-h")...); got != manual {
 			t.Errorf("holdfast %s -h differs from holdfast help %[1]s", c.name)
 		}
 	}

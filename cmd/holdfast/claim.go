@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os/signal"
+
+	"github.com/holdfast-go/holdfast/lock/claims"
+)
+
+// claimFlags adds those that all commands about claims have.
+func claimFlags(flags *flag.FlagSet) func(dir string) *claims.Manager {
+	skew := flags.Duration("skew", 0, "")
+	at := ledgerFlags(flags, true)
+	return func(dir string) *claims.Manager {
+		return &claims.Manager{Dir: dir, Ledger: at(dir), Skew: *skew}
+	}
+}
+
+// owned reads the flags and arguments of a command for one owner and one node.
+func (a *app) owned(name string, args []string) (m *claims.Manager, node, owner string, code int, ok bool) {
+	flags := newFlags(name)
+	flags.StringVar(&owner, "owner", "", "")
+	at := claimFlags(flags)
+	if code, ok := a.parse(flags, args); !ok {
+		return nil, "", "", code, false
+	}
+	switch {
+	case owner == "":
+		return nil, "", "", a.misuse(name, "-owner is missing"), false
+	case flags.NArg() != 2:
+		return nil, "", "", a.misuse(name, fmt.Sprintf("DIR and NODE are wanted, not %d arguments", flags.NArg())), false
+	}
+	return at(flags.Arg(0)), flags.Arg(1), owner, exitOK, true
+}
+
+func (a *app) claimTake(args []string) int {
+	m, node, owner, code, ok := a.owned("claim take", args)
+	if !ok {
+		return code
+	}
+	return a.claimed(m.Claim(context.Background(), node, owner))
+}
+
+func (a *app) claimRefresh(args []string) int {
+	m, node, owner, code, ok := a.owned("claim refresh", args)
+	if !ok {
+		return code
+	}
+	return a.claimed(m.Refresh(context.Background(), node, owner))
+}
+
+func (a *app) claimRelease(args []string) int {
+	m, node, owner, code, ok := a.owned("claim release", args)
+	if !ok {
+		return code
+	}
+	return a.done(m.Release(context.Background(), node, owner))
+}
+
+func (a *app) claimList(args []string) int {
+	flags := newFlags("claim list")
+	at := claimFlags(flags)
+	dir, code, ok := a.parseOne(flags, args, "DIR")
+	if !ok {
+		return code
+	}
+	active, err := at(dir).Active()
+	if err != nil {
+		return a.failLedger(err)
+	}
+	return a.printAll(active)
+}
+
+func (a *app) claimReap(args []string) int {
+	flags := newFlags("claim reap")
+	every := flags.Duration("every", 0, "")
+	at := claimFlags(flags)
+	dir, code, ok := a.parseOne(flags, args, "DIR")
+	if !ok {
+		return code
+	}
+	if *every < 0 || isSet(flags, "every") && *every == 0 {
+		return a.misuse(flags.Name(), fmt.Sprintf("-every %v is no interval", *every))
+	}
+	m := at(dir)
+	if *every == 0 {
+		ended, err := m.Reap(context.Background())
+		return max(a.printAll(ended), a.done(err))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
+	defer stop()
+	err := m.ReapEvery(ctx, *every, func(ended []claims.Claim, err error) {
+		a.printAll(ended)
+		a.done(err)
+	})
+	if ctx.Err() != nil {
+		return exitOK
+	}
+	return a.failLedger(err)
+}
+
+// claimed prints a claim that was taken. One that is in the ledger stands, whatever
+// became of its file.
+func (a *app) claimed(c claims.Claim, err error) int {
+	if code := a.done(err); code != exitOK {
+		return code
+	}
+	return a.print(c)
+}
+
+func (a *app) done(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, claims.ErrFiles):
+		a.fail(err)
+		return exitOK
+	case errors.Is(err, claims.ErrClaimed), errors.Is(err, claims.ErrNotOwned):
+		a.fail(err)
+		return exitNotHad
+	}
+	return a.failLedger(err)
+}
+
+func (a *app) printAll(all []claims.Claim) int {
+	for _, c := range all {
+		if code := a.print(c); code != exitOK {
+			return code
+		}
+	}
+	return exitOK
+}

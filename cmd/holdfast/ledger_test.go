@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pipe runs holdfast with a text on its standard input.
+func pipe(t *testing.T, text string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	p := start(t, args...)
+	if _, err := io.WriteString(p.stdin, text); err != nil {
+		t.Fatal(err)
+	}
+	return p.finish()
+}
+
+func TestLedger(t *testing.T) {
+	dir := t.TempDir()
+	want := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	out, _ := wantCode(t, exitOK, "ledger", "head", dir)
+	want(out, `{"sequence":0}`+"\n")
+	out, _ = wantCode(t, exitOK, "ledger", "append", "-agent", "me", dir, `{"n":1}`, `2`)
+	want(out, `{"sequence":2}`+"\n")
+	code, out, stderr := pipe(t, "{\"n\":3}\n[4, \"\u202e\"] 5", "ledger", "append", dir)
+	if code != exitOK {
+		t.Fatal(code, stderr)
+	}
+	want(out, `{"sequence":5}`+"\n")
+	out, _ = wantCode(t, exitOK, "ledger", "append", "-if-sequence", "5", dir, `6`)
+	want(out, `{"sequence":6}`+"\n")
+	out, _ = wantCode(t, exitOK, "ledger", "read", "-after", "2", dir)
+	want(out, `{"sequence":3,"event":{"n":3}}
+{"sequence":4,"event":[4,"\u202e"]}
+{"sequence":5,"event":5}
+{"sequence":6,"event":6}
+`)
+	_, stderr = wantCode(t, exitMovedOn, "ledger", "append", "-if-sequence", "5", dir, `7`)
+	wantText(t, stderr, "sequence 6, not 5")
+	before := snapshot(t, dir)
+	_, stderr = wantCode(t, exitUsage, "ledger", "append", dir, `8`, `{"half":`)
+	wantText(t, stderr, "event 2 of 2", "JSON")
+	if snapshot(t, dir) != before {
+		t.Error("a refused event changed something")
+	}
+	out, _ = wantCode(t, exitOK, "ledger", "append", "-prefix", "", dir, `1`)
+	want(out, `{"sequence":1}`+"\n")
+	if _, err := os.Stat(filepath.Join(dir, "ledger", "000001.json")); err != nil {
+		t.Error(err)
+	}
+	// To the first, the second ledger in the folder is nothing that belongs there.
+	out, stderr = wantCode(t, exitError, "ledger", "read", dir)
+	wantText(t, stderr, "000001.json", "damaged")
+	wantText(t, out, `{"sequence":6,"event":6}`)
+	if _, stderr := wantCode(t, exitError, "ledger", "append", filepath.Join(dir, "absent"), `1`); !strings.Contains(stderr, "absent") {
+		t.Error(stderr)
+	}
+}
+
+// TestLedger_Locked: a lock that is a directory, as a shell makes it, is waited for,
+// and somebody else's.
+func TestLedger_Locked(t *testing.T) {
+	dir := t.TempDir()
+	lockDir := filepath.Join(dir, "ledger", "ledger.lock")
+	if err := os.MkdirAll(lockDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr := wantCode(t, exitNotHad, "ledger", "append", "-timeout", "0", dir, `1`)
+	wantText(t, stderr, "ledger.lock")
+	waits := start(t, "ledger", "append", "-timeout", "1m", dir, `1`)
+	if err := os.Remove(lockDir); err != nil {
+		t.Fatal(err)
+	}
+	waits.expect(`{"sequence":1}`)
+}
+
+func TestClaims(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "meta.json"), `{"lock_timeout":"1h"}`)
+	taken, _ := wantCode(t, exitOK, "claim", "take", "-owner", "me", dir, "1.2")
+	var c struct {
+		NodeID    string    `json:"node_id"`
+		Owner     string    `json:"owner"`
+		Acquired  time.Time `json:"acquired_at"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	if err := json.Unmarshal([]byte(taken), &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.NodeID != "1.2" || c.Owner != "me" || c.ExpiresAt.Sub(c.Acquired) != time.Hour {
+		t.Errorf("took %+v", c)
+	}
+	if out, _ := wantCode(t, exitOK, "claim", "list", dir); out != taken {
+		t.Errorf("listed %q, took %q", out, taken)
+	}
+	_, stderr := wantCode(t, exitNotHad, "claim", "take", "-owner", "you", dir, "1.2")
+	wantText(t, stderr, `claimed by "me"`)
+	_, stderr = wantCode(t, exitNotHad, "claim", "release", "-owner", "you", dir, "1.2")
+	wantText(t, stderr, `not by "you"`)
+	refreshed, _ := wantCode(t, exitOK, "claim", "refresh", "-owner", "me", dir, "1.2")
+	if out, _ := wantCode(t, exitOK, "claim", "list", dir); out != refreshed {
+		t.Errorf("listed %q, refreshed %q", out, refreshed)
+	}
+	if out, _ := wantCode(t, exitOK, "claim", "release", "-owner", "me", dir, "1.2"); out != "" {
+		t.Errorf("said %q", out)
+	}
+	wantCode(t, exitNotHad, "claim", "refresh", "-owner", "me", dir, "1.2")
+	write(t, filepath.Join(dir, "meta.json"), `{"lock_timeout":"1s"}`)
+	taken, _ = wantCode(t, exitOK, "claim", "take", "-owner", "me", dir, "1.3")
+	reaper := start(t, "claim", "reap", "-every", "10ms", dir)
+	reaper.expect(strings.TrimSpace(taken)) // once it has expired
+	if out, _ := wantCode(t, exitOK, "claim", "reap", dir); out != "" {
+		t.Errorf("reaped twice: %q", out)
+	}
+	write(t, filepath.Join(dir, "meta.json"), `{"lock_timeout":"1d"}`)
+	_, stderr = wantCode(t, exitError, "claim", "take", "-owner", "me", dir, "1.4")
+	wantText(t, stderr, "meta.json", "lock_timeout")
+}
