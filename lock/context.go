@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"path/filepath"
-	"runtime"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -14,64 +13,30 @@ import (
 //
 // It carries the hold: to acquire the same lock again under it is ErrReentrant at
 // once, and no deadlock, until the lock is released.
-func (h *Held) Context(parent context.Context) context.Context {
-	inner, cancel := context.WithCancelCause(parent)
-	ctx := &heldContext{Context: inner, held: h}
-	// Release must not cancel it, yet the parent must not keep it for ever. While
-	// the lock is held, h keeps it, so that its Done channel works alone.
-	runtime.AddCleanup(ctx, func(cancel context.CancelCauseFunc) { cancel(context.Canceled) }, cancel)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.isLost:
-		cancel(pathError("hold", h.Path(), ErrLost))
-	case !h.over:
-		if h.contexts == nil {
-			h.contexts = map[*heldContext]context.CancelCauseFunc{}
-		}
-		h.contexts[ctx] = cancel
-	}
-	return ctx
-}
+func (h *Held) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
 
-// heldContext carries a hold. Its parent refers only to the context inside.
-type heldContext struct {
-	context.Context
-	held *Held
-}
-
-// heldKey finds the innermost heldContext.
-type heldKey struct{}
-
-func (c *heldContext) Value(key any) any {
-	if key == (heldKey{}) {
-		return c
-	}
-	return c.Context.Value(key)
-}
+// lockPath is the identity of a File.
+type lockPath string
 
 // reentrant returns an *ErrLocked that matches ErrReentrant if a hold that ctx
 // carries is of this very lock.
 func (a *attempt) reentrant(ctx context.Context) error {
-	for c, _ := ctx.Value(heldKey{}).(*heldContext); c != nil; c, _ = c.Context.Value(heldKey{}).(*heldContext) {
-		if c.held.isOf(a.file.Path) {
-			info := c.held.Info()
-			return &ErrLocked{
-				RepoID: a.file.repoID, Path: a.file.Path, Info: &info,
-				Verdict: Alive, Evidence: SameProcess, cause: ErrReentrant, now: a.now(),
-			}
-		}
+	hold := Carried(ctx, lockPath(a.file.Path))
+	if hold == nil {
+		return nil
 	}
-	return nil
+	info := hold.Info()
+	return &ErrLocked{
+		RepoID: a.file.repoID, Path: a.file.Path, Info: &info,
+		Verdict: Alive, Evidence: SameProcess, Cause: ErrReentrant, now: a.now(),
+	}
 }
 
-// isOf reports whether h holds the lock at path, under whatever name for its
-// folder.
-func (h *Held) isOf(path string) bool {
-	h.mu.Lock()
-	over := h.over
-	h.mu.Unlock()
-	return !over && (h.Path() == path || sameLock(h.Path(), path))
+// is reports whether h holds the lock with this identity, under whatever name for
+// its folder.
+func (h *Held) is(identity any) bool {
+	path, ok := identity.(lockPath)
+	return ok && (h.Path() == string(path) || sameLock(h.Path(), string(path)))
 }
 
 func sameLock(a, b string) bool {

@@ -17,7 +17,7 @@ func (f File) Do(ctx context.Context, fn func(context.Context) error) error {
 	if err != nil {
 		return err
 	}
-	return held.do(ctx, fn)
+	return do(ctx, held, fn)
 }
 
 // TryDo is Do, but skips fn when somebody else has the lock, or the caller's own
@@ -30,12 +30,12 @@ func (f File) TryDo(ctx context.Context, fn func(context.Context) error) (acquir
 	} else if err != nil {
 		return false, err
 	}
-	return true, held.do(ctx, fn)
+	return true, do(ctx, held, fn)
 }
 
 // do calls fn and releases h, whichever way fn ends: by return, panic, or
 // runtime.Goexit.
-func (h *Held) do(ctx context.Context, fn func(context.Context) error) (err error) {
+func do(ctx context.Context, h Hold, fn func(context.Context) error) (err error) {
 	defer func() {
 		if rerr := h.Release(); err == nil {
 			err = rerr

@@ -42,7 +42,7 @@ type ErrLocked struct {
 	RepoID string
 	// Info is the holder's claim; nil if there is none, or it is unreadable.
 	Info *LockInfo
-	// Path is the lock file, absolute.
+	// Path is the lock file, absolute; the lock's key where there is no file.
 	Path string
 
 	// Verdict is Alive or Unknown, and Evidence says why.
@@ -52,8 +52,8 @@ type ErrLocked struct {
 	// Waited is how long Acquire waited before it gave up; 0 if it did not wait.
 	Waited time.Duration
 
-	// cause is why the wait ended; nil if there was none.
-	cause error
+	// Cause is why a wait ended, or was not begun; nil if there was none.
+	Cause error
 	// now is the time by which ages in the message are counted.
 	now time.Time
 }
@@ -61,7 +61,7 @@ type ErrLocked struct {
 // Unwrap returns the reason for which a wait ended, or was not begun, so that
 // errors.Is finds ErrTimeout, context.DeadlineExceeded, context.Canceled or
 // ErrReentrant.
-func (e *ErrLocked) Unwrap() error { return e.cause }
+func (e *ErrLocked) Unwrap() error { return e.Cause }
 
 // Error says what is locked, by whom, since when, why the holder is believed to
 // be alive, and what can be done.
@@ -79,11 +79,11 @@ func (e *ErrLocked) Error() string {
 	}
 	fmt.Fprintf(&b, "; %s: %s", e.Verdict, e.Evidence)
 	switch {
-	case errors.Is(e.cause, ErrReentrant):
-		fmt.Fprintf(&b, "; %v", e.cause)
+	case errors.Is(e.Cause, ErrReentrant):
+		fmt.Fprintf(&b, "; %v", e.Cause)
 		return b.String()
-	case e.cause != nil:
-		fmt.Fprintf(&b, "; gave up after %s: %v", roundForPeople(e.Waited), e.cause)
+	case e.Cause != nil:
+		fmt.Fprintf(&b, "; gave up after %s: %v", roundForPeople(e.Waited), e.Cause)
 	}
 	if hint := e.Evidence.hint(); hint != "" {
 		fmt.Fprintf(&b, "; %s", hint)

@@ -12,6 +12,6 @@ func (r Retry) Delay(n int) (time.Duration, error) {
 // At returns e as it is when a wait has ended for a cause, and as it is read at
 // a time.
 func (e ErrLocked) At(now time.Time, cause error) *ErrLocked {
-	e.now, e.cause = now, cause
+	e.now, e.Cause = now, cause
 	return &e
 }

@@ -26,7 +26,7 @@ type Held struct {
 	own     *ownFile
 	since   time.Time
 
-	lost chan struct{} // closed once, by lose
+	tie  *Tie
 	stop chan struct{} // closed by end; ends the renewal
 
 	mu      sync.Mutex // guards what follows, and the lock file
@@ -34,13 +34,12 @@ type Held struct {
 	over    bool       // the kernel lock is gone too
 	isLost  bool
 	fence   int64 // 0: not asked for yet
-	// contexts are kept while the lock is held, see Context.
-	contexts map[*heldContext]context.CancelCauseFunc
 }
 
 func (a *attempt) hold(own *ownFile) *Held {
 	now := time.Now()
-	h := &Held{since: now, attempt: a, own: own, lost: make(chan struct{}), stop: make(chan struct{})}
+	h := &Held{since: now, attempt: a, own: own, stop: make(chan struct{})}
+	h.tie = NewTie(h, h.is)
 	holdsMu.Lock()
 	holds[h] = struct{}{}
 	holdsMu.Unlock()
@@ -65,7 +64,7 @@ func (h *Held) Path() string { return h.attempt.file.Path }
 // lock is trustworthy, only a hand that removes the lock file can bring that
 // about, and Release finds it. In fallback mode, and on filesystems that are not
 // trusted, the holder looks while it holds.
-func (h *Held) Lost() <-chan struct{} { return h.lost }
+func (h *Held) Lost() <-chan struct{} { return h.tie.Lost() }
 
 // Release removes the lock file, then drops the kernel lock. Of several readers,
 // the last one out removes it. Only the first call does so; further ones return
@@ -169,18 +168,15 @@ func (a *attempt) takeMarkerToRelease() (*ownFile, error) {
 func (h *Held) lose() {
 	if !h.isLost {
 		h.isLost = true
-		close(h.lost)
+		h.tie.Lose(pathError("hold", h.Path(), ErrLost))
 		h.attempt.observe(Event{Kind: Lost, Duration: time.Since(h.since)})
-		for _, cancel := range h.contexts {
-			cancel(pathError("hold", h.Path(), ErrLost))
-		}
 	}
 }
 
 // end forgets the lock. The caller has h.mu.
 func (h *Held) end() {
 	h.over = true
-	h.contexts = nil
+	h.tie.End()
 	close(h.stop)
 	if h.own.open != nil {
 		h.own.open.Close()

@@ -12,7 +12,7 @@ import (
 )
 
 // Set is several locks that are held together.
-type Set struct{ held []*Held } // in the order in which they were acquired
+type Set struct{ held []Hold } // in the order in which they were acquired
 
 // AcquireAll acquires several locks, all or none: on any error those that it had
 // got are released again, and the error is that of the lock that could not be had.
@@ -41,7 +41,7 @@ func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
 }
 
 // Held returns the locks of the set, in the order in which they were acquired.
-func (s *Set) Held() []*Held { return slices.Clone(s.held) }
+func (s *Set) Held() []Hold { return slices.Clone(s.held) }
 
 // Context returns a context that carries all holds of the set, see Held.Context.
 func (s *Set) Context(parent context.Context) context.Context {

@@ -211,7 +211,7 @@ func TestSet_Order(t *testing.T) {
 		set := holdAll(t, files...)
 		var paths []string
 		for _, h := range set.Held() {
-			paths = append(paths, filepath.Base(h.Path())+" "+h.Info().Cmd)
+			paths = append(paths, filepath.Base(h.(*lock.Held).Path())+" "+h.Info().Cmd)
 		}
 		if want := []string{"a a", "b b", "c c"}; !slices.Equal(paths, want) {
 			t.Errorf("%v: Held is %v, want %v", names, paths, want)

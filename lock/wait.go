@@ -36,24 +36,29 @@ func (f File) AcquireShared(ctx context.Context) (*Held, error) {
 // AcquireWithin is Acquire with a limit, however short: 0 tries once, as
 // TryAcquire; a negative limit waits as long as ctx allows.
 func (f File) AcquireWithin(ctx context.Context, limit time.Duration) (*Held, error) {
+	return within(ctx, limit, f.Acquire, f.TryAcquire)
+}
+
+// within acquires with a limit, however short.
+func within[H Hold](ctx context.Context, limit time.Duration, acquire, try func(context.Context) (H, error)) (H, error) {
 	switch {
 	case limit < 0:
-		return f.Acquire(ctx)
+		return acquire(ctx)
 	case limit == 0:
-		return f.TryAcquire(ctx)
+		return try(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	held, err := f.Acquire(limited)
+	held, err := acquire(limited)
 	var locked *ErrLocked
 	if err == nil || errors.As(err, &locked) || limited.Err() == nil || ctx.Err() != nil {
 		return held, err
 	}
 	// The limit had passed before the first look.
-	held, err = f.TryAcquire(ctx)
-	if errors.As(err, &locked) && locked.cause == nil {
+	held, err = try(ctx)
+	if errors.As(err, &locked) && locked.Cause == nil {
 		locked.Waited = limit
-		locked.cause = fmt.Errorf("%w: %w", ErrTimeout, limited.Err())
+		locked.Cause = fmt.Errorf("%w: %w", ErrTimeout, limited.Err())
 	}
 	return held, err
 }
@@ -299,7 +304,7 @@ func (w *waiter) gaveUp(ctx context.Context, err error) error {
 			return pathError("acquire", w.file.Path, cause)
 		}
 	}
-	locked.Waited, locked.cause = time.Since(w.begun), cause
+	locked.Waited, locked.Cause = time.Since(w.begun), cause
 	return locked
 }
 

@@ -158,7 +158,10 @@ func (k *KernelLock) Unlock() error {
 
 // KernelLocks is a snapshot of the kernel's own list of locks, where the system
 // publishes one (Linux, /proc/locks). The zero value knows of none.
-type KernelLocks map[lockedFile]struct{}
+type KernelLocks struct {
+	held    map[lockedFile]struct{}
+	waiting map[lockedFile][]int
+}
 
 // lockedFile is a file as /proc/locks names it: device numbers, inode.
 type lockedFile struct {
@@ -174,6 +177,10 @@ func ListKernelLocks() (KernelLocks, error) { return listKernelLocks() }
 // leaves out locks whose owner is not visible in the reader's pid namespace, and
 // on some filesystems (btrfs, overlay) it names files in another way than stat.
 func (l KernelLocks) Held(id FileID) bool {
-	_, held := l[id.locked()]
+	_, held := l.held[id.locked()]
 	return held
 }
+
+// Waiting returns one pid for everyone who waits, with a thread in the kernel, for a
+// file's lock or its turnstile; 0 where the kernel does not say whose thread it is.
+func (l KernelLocks) Waiting(id FileID) []int { return l.waiting[id.locked()] }

@@ -4,6 +4,6 @@ package platform
 
 import "errors"
 
-func listKernelLocks() (KernelLocks, error) { return nil, errors.ErrUnsupported }
+func listKernelLocks() (KernelLocks, error) { return KernelLocks{}, errors.ErrUnsupported }
 
 func (id FileID) locked() lockedFile { return lockedFile{} }

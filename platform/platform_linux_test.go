@@ -585,7 +585,7 @@ func TestListKernelLocks(t *testing.T) {
 	if held() {
 		t.Error("a lock of fcntl(2) passes for one of flock(2)")
 	}
-	if (platform.KernelLocks)(nil).Held(platform.FileID{}) {
+	if (platform.KernelLocks{}).Held(platform.FileID{}) {
 		t.Error("the zero value knows of a lock")
 	}
 }

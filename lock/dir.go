@@ -1,0 +1,163 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. What in a space or
+// a name can't safely be in the name of a file is written as %XX, its bytes in
+// hexadecimal.
+type Dir struct {
+	// Path is the folder, which must exist. The spaces' folders in it are made.
+	Path string
+	// File has the settings for all of the locks; its Path is not used.
+	File File
+}
+
+var _ Locker = Dir{}
+
+// Acquire is File.Acquire.
+func (d Dir) Acquire(ctx context.Context, key Key) (Hold, error) {
+	return d.acquire(ctx, key, File.Acquire)
+}
+
+// TryAcquire is File.TryAcquire.
+func (d Dir) TryAcquire(ctx context.Context, key Key) (Hold, error) {
+	return d.acquire(ctx, key, File.TryAcquire)
+}
+
+// AcquireShared is File.AcquireShared.
+func (d Dir) AcquireShared(ctx context.Context, key Key) (Hold, error) {
+	return d.acquire(ctx, key, File.AcquireShared)
+}
+
+// TryAcquireShared is File.TryAcquireShared.
+func (d Dir) TryAcquireShared(ctx context.Context, key Key) (Hold, error) {
+	return d.acquire(ctx, key, File.TryAcquireShared)
+}
+
+func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Context) (*Held, error)) (Hold, error) {
+	f, err := d.At(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Dir(f.Path), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, pathError("make folder for", f.Path, err)
+	}
+	held, err := how(f, ctx)
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// At returns the File of a key.
+func (d Dir) At(key Key) (File, error) {
+	f := d.File
+	space, name := escape(key.Space), escape(key.Name)+".lock"
+	if d.Path == "" {
+		return f, fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
+	}
+	if key.Space == "" || key.Name == "" || len(space) > maxBase {
+		return f, fmt.Errorf("%w: lock key %q: neither part may be empty, or longer than a file's name", ErrInvalidName, key)
+	}
+	f.Path = filepath.Join(d.Path, space, name)
+	return f, checkPath(f.Path)
+}
+
+// List yields the locks below the folder that somebody has, or died holding, and, on
+// Linux, those who wait in the kernel for them: the first of each process. A waiter
+// whose pid the kernel does not tell has no Who.
+func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		locks, _ := platform.ListKernelLocks()
+		for status, err := range List(ctx, d.Path) {
+			key, ok := d.key(status.Path)
+			if err == nil && (!ok || status.State == StateFree && len(locks.Waiting(siblingID(status.Path))) == 0) {
+				continue
+			}
+			if err != nil {
+				if !yield(Entry{Key: key}, err) {
+					return
+				}
+				continue
+			}
+			e := Entry{Key: key, Granted: true, State: status.State, Evidence: status.Evidence, Who: status.Holder}
+			if status.State != StateFree && !yield(e, nil) {
+				return
+			}
+			for _, pid := range locks.Waiting(siblingID(status.Path)) {
+				w := Entry{Key: key, State: StateHeld, Evidence: KernelLockHeld}
+				if pid > 0 {
+					w.Who = &LockInfo{PID: pid}
+				}
+				if e.Who != nil {
+					w.BlockedBy = []int{e.Who.PID}
+				}
+				if !yield(w, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func siblingID(path string) platform.FileID {
+	id, _ := platform.IdentifyFile(path + siblingSuffix) // the zero FileID is no file's
+	return id
+}
+
+// key is the inverse of At; false for what is not the path of a key.
+func (d Dir) key(path string) (Key, bool) {
+	folder, file := filepath.Split(path)
+	name, ok := strings.CutSuffix(file, ".lock")
+	key := Key{unescape(filepath.Base(folder)), unescape(name)}
+	at, err := d.At(key)
+	return key, ok && err == nil && filepath.Clean(at.Path) == filepath.Clean(path)
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// escape makes a text one element of a path, on every system. Its inverse is
+// unescape.
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 && i < len(s)-1
+		if plain && (i > 0 || filepath.IsLocal(s)) { // "NUL" is none on Windows
+			b.WriteByte(c)
+		} else {
+			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
+		}
+	}
+	return b.String()
+}
+
+// unescape returns something that escapes to something else for what escape did not
+// make.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		high, low := -1, -1
+		if s[i] == '%' && i+2 < len(s) {
+			high, low = strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
+		}
+		if high < 0 || low < 0 {
+			b.WriteByte(s[i])
+			continue
+		}
+		b.WriteByte(byte(high<<4 | low))
+		i += 2
+	}
+	return b.String()
+}

@@ -1,0 +1,121 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Key names a lock of a Locker: Name, among the locks of one Space. Neither may be
+// empty.
+type Key struct {
+	Space string `json:"space"`
+	Name  string `json:"name"`
+}
+
+// String gives "space/name".
+func (k Key) String() string { return k.Space + "/" + k.Name }
+
+// Locker is an engine: a Dir of lock files, or a PostgreSQL database (package pg).
+// What is said of File's methods of the same names holds for each engine: waiting,
+// cancelling, and errors, which are an *ErrLocked for contention.
+type Locker interface {
+	// Acquire takes the lock, waiting for as long as ctx allows.
+	Acquire(ctx context.Context, key Key) (Hold, error)
+	// TryAcquire takes the lock if nobody has it.
+	TryAcquire(ctx context.Context, key Key) (Hold, error)
+	// List yields who has which lock, and who waits for it. What can't be read
+	// comes as an error, and the rest follows.
+	List(ctx context.Context) iter.Seq2[Entry, error]
+}
+
+// Hold is a lock that is held. Its methods may be called by several goroutines at
+// once.
+type Hold interface {
+	// Info tells who has it: this process.
+	Info() LockInfo
+	// Fence returns a number greater than that of every earlier holder who asked.
+	Fence() (int64, error)
+	// Lost is closed when the lock is found to be no longer ours.
+	Lost() <-chan struct{}
+	// Context returns a context that carries the hold, and ends when it is lost.
+	Context(parent context.Context) context.Context
+	// Release gives the lock up. Only the first call does so; further ones return
+	// nil. The error matches ErrLost if it was lost.
+	Release() error
+}
+
+var _ Hold = (*Held)(nil)
+
+// Entry is one holder of a lock, or one who waits for it.
+type Entry struct {
+	Key     Key  `json:"key"`
+	Granted bool `json:"granted"` // false: they wait
+	// State and Evidence are those of Status.
+	State    State    `json:"state"`
+	Evidence Evidence `json:"evidence,omitempty"`
+	// Who is nil when it is not known.
+	Who *LockInfo `json:"who,omitempty"`
+	// Activity is what a database says of the session ("active", "idle"), and
+	// QueryStart since when.
+	Activity   string    `json:"activity,omitempty"`
+	QueryStart time.Time `json:"query_start,omitzero"`
+	// BlockedBy are the pids of those who are in the way of one who waits.
+	BlockedBy []int `json:"blocked_by,omitempty"`
+}
+
+// AcquireWithin acquires a lock with a limit, however short: 0 tries once; a negative
+// limit waits as long as ctx allows.
+func AcquireWithin(ctx context.Context, l Locker, key Key, limit time.Duration) (Hold, error) {
+	return within(ctx, limit,
+		func(ctx context.Context) (Hold, error) { return l.Acquire(ctx, key) },
+		func(ctx context.Context) (Hold, error) { return l.TryAcquire(ctx, key) })
+}
+
+// Do is File.Do for any engine.
+func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) error {
+	held, err := l.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	return do(ctx, held, fn)
+}
+
+// TryDo is File.TryDo for any engine.
+func TryDo(ctx context.Context, l Locker, key Key, fn func(context.Context) error) (acquired bool, err error) {
+	held, err := l.TryAcquire(ctx, key)
+	var locked *ErrLocked
+	if errors.As(err, &locked) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return true, do(ctx, held, fn)
+}
+
+// AcquireKeys acquires several locks of one engine, all or none, in the order of
+// their keys: so two callers that name the same keys in opposite orders never wait
+// for each other. See AcquireAll.
+func AcquireKeys(ctx context.Context, l Locker, keys ...Key) (*Set, error) {
+	ordered := slices.SortedFunc(slices.Values(keys), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Name, b.Name))
+	})
+	for i, key := range ordered {
+		if i > 0 && key == ordered[i-1] {
+			return nil, fmt.Errorf("%w: %s is in the set twice", ErrInvalidName, key)
+		}
+	}
+	s := &Set{}
+	for _, key := range ordered {
+		held, err := l.Acquire(ctx, key)
+		if err != nil {
+			return nil, also(err, s.Release())
+		}
+		s.held = append(s.held, held)
+	}
+	return s, nil
+}
