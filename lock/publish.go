@@ -60,6 +60,14 @@ func (a *attempt) publish(path string, created, written, complete step) (*ownFil
 	return own, nil
 }
 
+// close closes the file where it was kept open.
+func (o *ownFile) close() error {
+	if o.open == nil {
+		return nil
+	}
+	return o.open.Close()
+}
+
 // check returns ErrLost unless the file at path is the one we made. A look at
 // its inode, size and times nearly always says so; where it doesn't (the file was
 // renamed into its place, or somebody touched it), the nonce in it does.

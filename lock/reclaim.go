@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -38,8 +39,16 @@ func (a *attempt) reclaim(ctx context.Context, dead *found) (*ownFile, error) {
 		return nil, also(err, a.discard(a.markerPath(), own))
 	}
 	a.at(stepReread)
+	// The marker is looked at before and after: a program that takes no kernel lock
+	// may remove it, having made one that isAbandoned.
+	if own.check(a.markerPath()) != nil {
+		return nil, also(errChanged, a.discard(a.markerPath(), own))
+	}
 	if err := platform.Replace(a.markerPath(), a.file.Path); err != nil {
 		return nil, also(pathError("reclaim", a.file.Path, err), a.discard(a.markerPath(), own))
+	}
+	if own.check(a.file.Path) != nil {
+		return nil, also(errChanged, own.close())
 	}
 	a.at(stepReplaced)
 	return own, nil
@@ -77,6 +86,10 @@ func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error)
 // and yet be somebody's.)
 func (a *attempt) isAbandoned(path string, f *found) bool {
 	if a.kernel == nil || !a.fsys.Trusted || f.info.Size() != 0 || !f.info.Mode().IsRegular() {
+		return false
+	}
+	// Its maker may be on the way into open(2), or between close and unlink.
+	if age := time.Since(f.info.ModTime()); age < time.Second {
 		return false
 	}
 	written, err := platform.BeingWritten(path)
@@ -124,9 +137,7 @@ func (a *attempt) discard(path string, own *ownFile) error {
 	if err == nil {
 		err = platform.Remove(path)
 	}
-	if own.open != nil {
-		err = also(err, own.open.Close())
-	}
+	err = also(err, own.close())
 	if errors.Is(err, ErrLost) {
 		return nil
 	}

@@ -83,7 +83,7 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*Held, error) {
 
 // maxAlienDelay is short, as others who wait for a holder without kernel lock may do
 // so by looking every few milliseconds. Only the first of all of us does it.
-const maxAlienDelay = 50 * time.Millisecond
+const maxAlienDelay = 20 * time.Millisecond
 
 // A waiter is one goroutine on its way through its process's queue.
 type waiter struct {

@@ -16,10 +16,17 @@ const roleVar = "HOLDFAST_TEST_ROLE"
 
 var roles = map[string]func(args []string) error{
 	"churn":      churn,
+	"claim-once": claimOnce,
+	"claims":     claimChurn,
+	"claim-keep": claimKeep,
+	"claim-race": claimRace,
+	"claimant":   claimant,
 	"hold":       hold,
 	"jit-lock":   jitLock,
 	"jit-worker": jitWorker,
 	"lap":        lap,
+	"ledger":     ledgerAppend,
+	"ledger-cas": ledgerRace,
 	"member":     member,
 }
 

@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +72,7 @@ func (m *Manager) Release(ctx context.Context, node, owner string) error {
 // Reap ends all claims that have expired, and returns them. Of several who reap at
 // once, one ends each.
 func (m *Manager) Reap(ctx context.Context) (ended []Claim, err error) {
-	err = m.decide(ctx, 0, func(v view, _ *files) ([]event, error) {
+	err = m.decide(ctx, 0, "", func(v view, _ *files) ([]event, error) {
 		var events []event
 		events, ended = v.reap()
 		return events, nil
@@ -109,40 +106,50 @@ func (m *Manager) ReapEvery(ctx context.Context, interval time.Duration, report 
 }
 
 // Active returns the claims that have not expired, in the order of their nodes. It
-// takes no lock.
+// takes no lock. Files that are not a claim are passed over.
 func (m *Manager) Active() ([]Claim, error) {
+	active, _, err := m.active()
+	return active, err
+}
+
+// active also returns, by node, which files hide whether somebody has it.
+func (m *Manager) active() (active []Claim, broken map[string]error, err error) {
 	if err := m.check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found, err := readFiles(m.Dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.read(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	claims := maps.Clone(m.state.claims)
 	maps.Copy(claims, found.foreign(m.state))
+	maps.DeleteFunc(found.broken, func(node string, _ error) bool { _, ok := claims[node]; return ok })
 	now := m.now()
 	maps.DeleteFunc(claims, func(_ string, c Claim) bool { return !c.active(now, m.Skew) })
-	return sorted(claims), nil
+	return sorted(claims), found.broken, nil
 }
 
 // IsClaimed returns the claim on a node, if there is one that has not expired. It
-// takes no lock.
+// takes no lock. A file that is not a claim is an error, if the ledger has none.
 func (m *Manager) IsClaimed(node string) (Claim, bool, error) {
 	if err := checkNode(node); err != nil {
 		return Claim{}, false, err
 	}
-	active, err := m.Active()
+	active, broken, err := m.active()
+	if err != nil {
+		return Claim{}, false, err
+	}
 	for _, c := range active {
 		if c.NodeID == node {
 			return c, true, nil
 		}
 	}
-	return Claim{}, false, err
+	return Claim{}, false, broken[node]
 }
 
 // decider is what view's methods for one node are.
@@ -166,7 +173,7 @@ func (m *Manager) change(ctx context.Context, lasts time.Duration, node, owner s
 	if err := errors.Join(checkNode(node), checkOwner(owner)); err != nil {
 		return nil, err
 	}
-	err = m.decide(ctx, lasts, func(v view, f *files) ([]event, error) {
+	err = m.decide(ctx, lasts, node, func(v view, f *files) ([]event, error) {
 		if _, ok := v.claims[node]; !ok && f.broken[node] != nil {
 			return nil, f.broken[node] // it may say that somebody has it
 		}
@@ -178,8 +185,9 @@ func (m *Manager) change(ctx context.Context, lasts time.Duration, node, owner s
 
 // decide is the one way to change claims: under the ledger's lock it reads what has
 // happened, lets the caller decide, appends the events, and makes the files follow;
-// which also finishes what somebody who died had begun.
-func (m *Manager) decide(ctx context.Context, lasts time.Duration, decision func(view, *files) ([]event, error)) error {
+// which also finishes what somebody who died had begun. Files of other nodes than
+// node, if one is given, are no reason to fail.
+func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, decision func(view, *files) ([]event, error)) error {
 	if err := m.check(); err != nil {
 		return err
 	}
@@ -198,7 +206,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, decision func
 			now: m.now(), skew: m.Skew, lasts: lasts,
 		}, found)
 		if err != nil {
-			_ = found.follow(m.state) // for a dead one; the refusal matters more
+			_ = found.follow(m.state, node) // for a dead one; the refusal matters more
 			return err
 		}
 		var lines [][]byte
@@ -211,21 +219,27 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, decision func
 		}
 		// Nobody else may have appended since, not even somebody who asks for no lock.
 		if _, err := w.AppendIfSequence(m.state.sequence, lines...); err != nil {
+			m.state = nil // should the ledger be another one by now, begin anew
 			return err
 		}
 		if err := m.read(); err != nil {
-			return err
+			return fmt.Errorf("claims: %w: %w", ErrFiles, err)
 		}
-		return found.follow(m.state)
+		return found.follow(m.state, node)
 	})
 }
 
-// read replays what is new. The caller has m.mu.
+// read replays what is new; after damage, everything, as it may be repaired in any
+// way. The caller has m.mu.
 func (m *Manager) read() error {
 	if m.state == nil {
 		m.state = newState()
 	}
-	return m.state.catchUp(m.ledger())
+	err := m.state.catchUp(m.ledger())
+	if err != nil {
+		m.state = nil
+	}
+	return err
 }
 
 func (m *Manager) ledger() ledger.Ledger {
@@ -275,28 +289,4 @@ func (m *Manager) timeout() (time.Duration, error) {
 		return 0, fmt.Errorf("claims: %s: lock_timeout %q: %w", path, *meta.Timeout, ErrTimeout)
 	}
 	return d, nil
-}
-
-// sorted orders claims by node, number by number: 1.2 before 1.10.
-func sorted(claims map[string]Claim) []Claim {
-	return slices.SortedFunc(maps.Values(claims), func(a, b Claim) int { return compareNodes(a.NodeID, b.NodeID) })
-}
-
-func compareNodes(a, b string) int {
-	for a != "" && b != "" {
-		x, restA := number(a)
-		y, restB := number(b)
-		// Without leading zeros, the longer number is the greater.
-		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
-			return c
-		}
-		a, b = restA, restB
-	}
-	return cmp.Compare(a, b)
-}
-
-// number cuts the first number off a node's id.
-func number(id string) (digits, rest string) {
-	digits, rest, _ = strings.Cut(id, ".")
-	return strings.TrimLeft(digits, "0"), rest
 }

@@ -47,11 +47,16 @@ func (v view) refresh(node, owner string) ([]event, error) {
 	return []event{v.acquire(node, owner)}, nil
 }
 
+// release: never before it was acquired, or the claim would seem to be a later one.
 func (v view) release(node, owner string) ([]event, error) {
 	if err := v.owned(node, owner); err != nil {
 		return nil, err
 	}
-	return []event{{Type: released, Timestamp: v.now, NodeID: node, Owner: owner}}, nil
+	at := v.now
+	if c, _ := v.on(node); at.Before(c.AcquiredAt) {
+		at = c.AcquiredAt
+	}
+	return []event{{Type: released, Timestamp: at, NodeID: node, Owner: owner}}, nil
 }
 
 func (v view) owned(node, owner string) error {

@@ -17,6 +17,7 @@ type files struct {
 	dir    string
 	claims map[string]Claim
 	broken map[string]error // files that should be a claim on this node, and are not
+	temps  []string         // of writers that died
 }
 
 func readFiles(dir string) (*files, error) {
@@ -28,8 +29,13 @@ func readFiles(dir string) (*files, error) {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
 	for _, entry := range entries {
-		node, ok := strings.CutSuffix(entry.Name(), ".lock")
-		if !ok || checkNode(node) != nil {
+		name, temp := strings.CutSuffix(strings.TrimPrefix(entry.Name(), "."), ".tmp") // see platform.WriteDurably
+		node, ok := strings.CutSuffix(name, ".lock")
+		if !ok || checkNode(node) != nil || temp != strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		if temp {
+			f.temps = append(f.temps, filepath.Join(f.dir, entry.Name()))
 			continue
 		}
 		data, _, err := platform.ReadRegular(f.path(node), 64<<10)
@@ -40,8 +46,12 @@ func readFiles(dir string) (*files, error) {
 		if err == nil {
 			err = json.Unmarshal(data, &c)
 		}
-		if err == nil && (c.NodeID != node || c.Owner == "" || c.ExpiresAt.IsZero()) {
+		switch {
+		case err != nil:
+		case c.NodeID != node, c.Owner == "", c.AcquiredAt.IsZero(), c.ExpiresAt.IsZero():
 			err = errors.New("a field is missing, or of another node")
+		case c.ExpiresAt.Before(c.AcquiredAt):
+			err = errors.New("it expires before it was acquired")
 		}
 		if err != nil {
 			f.broken[node] = fmt.Errorf("claims: %s is not a claim; remove it if nothing uses it: %w", f.path(node), err)
@@ -65,19 +75,27 @@ func (f *files) foreign(s *state) map[string]Claim {
 	return foreign
 }
 
-// follow makes the files what the ledger says, except for others' claims.
-func (f *files) follow(s *state) error {
+// follow makes the files what the ledger says, except for others' claims. The errors
+// are those of one node, or of all with "". The caller has the ledger's lock.
+func (f *files) follow(s *state, node string) error {
 	var errs []error
-	for node, want := range s.claims {
-		if have, ok := f.claims[node]; ok && have.equal(want) {
-			continue
+	failed := func(on string, err error) {
+		if err != nil && (node == "" || node == on) {
+			errs = append(errs, err)
 		}
-		errs = append(errs, f.write(want))
 	}
-	for node, have := range f.claims {
-		if _, ok := s.claims[node]; !ok && s.isLeftover(have) {
-			if err := platform.Remove(f.path(node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
+	for _, temp := range f.temps {
+		_ = platform.Remove(temp)
+	}
+	for on, want := range s.claims {
+		if have, ok := f.claims[on]; !ok || !have.equal(want) {
+			failed(on, f.write(want))
+		}
+	}
+	for on, have := range f.claims {
+		if _, ok := s.claims[on]; !ok && s.isLeftover(have) {
+			if err := platform.Remove(f.path(on)); !errors.Is(err, fs.ErrNotExist) {
+				failed(on, err)
 			}
 		}
 	}

@@ -1,10 +1,13 @@
 package claims
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -32,6 +35,30 @@ func (c Claim) equal(d Claim) bool {
 	return c.NodeID == d.NodeID && c.Owner == d.Owner && c.AcquiredAt.Equal(d.AcquiredAt) && c.ExpiresAt.Equal(d.ExpiresAt)
 }
 
+// sorted orders claims by node, number by number: 1.2 before 1.10.
+func sorted(claims map[string]Claim) []Claim {
+	return slices.SortedFunc(maps.Values(claims), func(a, b Claim) int { return compareNodes(a.NodeID, b.NodeID) })
+}
+
+func compareNodes(a, b string) int {
+	for a != "" && b != "" {
+		x, restA := number(a)
+		y, restB := number(b)
+		// Without leading zeros, the longer number is the greater.
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(a, b)
+}
+
+// number cuts the first number off a node's id.
+func number(id string) (digits, rest string) {
+	digits, rest, _ = strings.Cut(id, ".")
+	return strings.TrimLeft(digits, "0"), rest
+}
+
 // The types of events. Source: seed af.
 const (
 	acquired = "lock_acquired"
@@ -52,17 +79,18 @@ type event struct {
 type state struct {
 	sequence int64
 	claims   map[string]Claim // expired ones included
-	ended    map[string]end   // of the last claim on a node that has none
+	ended    map[tenure]end   // of each owner's last claim on a node
 }
 
-// end is how a claim ended: what its event says, and the claim, where there was one.
+type tenure struct{ node, owner string }
+
+// end is how a claim ended: when, and the claim, where there was one.
 type end struct {
-	owner string
 	at    time.Time
 	claim Claim
 }
 
-func newState() *state { return &state{claims: map[string]Claim{}, ended: map[string]end{}} }
+func newState() *state { return &state{claims: map[string]Claim{}, ended: map[tenure]end{}} }
 
 // apply replays one event. Those of other types are of no concern here. Source:
 // seed af.
@@ -92,11 +120,16 @@ func (s *state) apply(data []byte) error {
 	case e.Type == acquired && e.ExpiresAt.IsZero():
 		return errors.New("no expires_at")
 	}
+	// Another program may end somebody else's claim, or claim what is claimed.
+	before, ok := s.claims[e.NodeID]
+	s.ended[tenure{e.NodeID, e.Owner}] = end{e.Timestamp, before}
+	if ok {
+		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, before}
+	}
 	if e.Type == acquired {
 		s.claims[e.NodeID] = Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}
-		delete(s.ended, e.NodeID)
+		delete(s.ended, tenure{e.NodeID, e.Owner})
 	} else {
-		s.ended[e.NodeID] = end{e.Owner, e.Timestamp, s.claims[e.NodeID]}
 		delete(s.claims, e.NodeID)
 	}
 	return nil
@@ -105,8 +138,8 @@ func (s *state) apply(data []byte) error {
 // isLeftover reports whether a file is of a claim that has ended in the ledger, so
 // that only a crash can have left it.
 func (s *state) isLeftover(file Claim) bool {
-	end, ok := s.ended[file.NodeID]
-	return ok && (file.equal(end.claim) || file.Owner == end.owner && !file.AcquiredAt.After(end.at))
+	end, ok := s.ended[tenure{file.NodeID, file.Owner}]
+	return ok && (file.equal(end.claim) || !file.AcquiredAt.After(end.at))
 }
 
 // catchUp replays what has come since. An event that can't be understood stops it:

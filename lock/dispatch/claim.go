@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +95,11 @@ func parse(data []byte, id string) (lock.LockInfo, error) {
 		Owner     *string `json:"owner"`
 	}
 	var info lock.LockInfo
-	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &info)); err != nil {
+	data, err := exact(data)
+	if err == nil {
+		err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &info))
+	}
+	if err != nil {
 		return info, err
 	}
 	switch {
@@ -115,6 +120,26 @@ func parse(data []byte, id string) (lock.LockInfo, error) {
 	return info, nil
 }
 
+// fieldNames are those that other programs read.
+var fieldNames = []string{"gardenId", "pid", "hostname", "createdAt", "nonce", "owner"}
+
+// exact gives an object as other programs understand it: of a field that is there
+// twice the last counts, and "PID" is not "pid", for which package json takes it.
+func exact(data []byte) ([]byte, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	for name := range all {
+		for _, ours := range fieldNames {
+			if name != ours && strings.EqualFold(name, ours) {
+				return nil, fmt.Errorf("a field %q, which is not %q", name, ours)
+			}
+		}
+	}
+	return json.Marshal(all)
+}
+
 // TargetLocked is the reason of every Conflict. Source: seed entwurf.
 const TargetLocked = "target-locked"
 
@@ -122,7 +147,9 @@ const TargetLocked = "target-locked"
 type Conflict struct {
 	Reason   string `json:"reason"` // TargetLocked
 	LockPath string `json:"lockPath"`
-	// Holder is nil when the lock file is empty or corrupt, or another id's.
+	// Holder is nil when the lock file is empty or corrupt, or another id's, and
+	// when whoever is in the way has not written a claim: it has just come, or is
+	// taking over a dead one. Who takes over by a claim of their own is the Holder.
 	Holder *Claim `json:"holder"`
 	// Detail tells people what is known, and what to do.
 	Detail string `json:"detail"`

@@ -31,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -75,16 +76,14 @@ type Locks struct {
 // has it, or may have, or when what lies there can't be understood, the error is a
 // *Conflict. Whatever else goes wrong is no conflict, and is returned as what it is:
 // lock.ErrInvalidName for an id that is refused, the system's errors for the rest.
-// With any error nothing of ours is left behind.
+// With any error nothing of ours is left behind, save the folder, and the file that
+// bears the kernel lock, ID.lock.flock, which stays for good.
 func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 	path, err := l.path(id)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return nil, fmt.Errorf("dispatch: %w", err)
-	}
-	held, err := lock.File{
+	file := lock.File{
 		Path:       path,
 		Cmd:        "dispatch " + id,
 		StaleAfter: -1, // a claim is never taken by its age
@@ -95,7 +94,14 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 			}
 		},
 		Parse: func(data []byte) (lock.LockInfo, error) { return parse(data, id) },
-	}.TryAcquire(ctx)
+	}
+	held, err := file.TryAcquire(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return nil, fmt.Errorf("dispatch: %w", err)
+		}
+		held, err = file.TryAcquire(ctx)
+	}
 	var locked *lock.ErrLocked
 	if errors.As(err, &locked) {
 		return nil, newConflict(id, locked)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
@@ -62,7 +63,8 @@ type Ledger struct {
 //
 // When it returns nil the event is on disk for good. When it fails, nothing was
 // appended; only if syncing the folder is what failed, the event is there, and may
-// be gone after a crash of the machine. While somebody else has the lock it waits
+// be gone after a crash of the machine; and if the lock could not be released, the
+// number is there beside the error. While somebody else has the lock it waits
 // for it; the error is then an *lock.ErrLocked that matches lock.ErrTimeout.
 func (l Ledger) Append(ctx context.Context, event []byte) (sequence int64, err error) {
 	return l.AppendBatch(ctx, [][]byte{event})
@@ -73,14 +75,8 @@ func (l Ledger) Append(ctx context.Context, event []byte) (sequence int64, err e
 // error is a *SequenceError, which matches ErrSequenceMismatch, and nothing was
 // written.
 func (l Ledger) AppendIfSequence(ctx context.Context, event []byte, expected int64) (sequence int64, err error) {
-	if err := l.checkEvents([][]byte{event}); err != nil {
-		return 0, err
-	}
-	err = l.Locked(ctx, func(_ context.Context, w *Writer) error {
-		sequence, err = w.AppendIfSequence(expected, event)
-		return err
-	})
-	return sequence, err
+	events := [][]byte{event}
+	return l.append(ctx, events, func(w *Writer) (int64, error) { return w.AppendIfSequence(expected, events...) })
 }
 
 // AppendBatch appends events with nothing between them, all or none, and returns
@@ -89,13 +85,22 @@ func (l Ledger) AppendIfSequence(ctx context.Context, event []byte, expected int
 // will be there once somebody has appended again, and none of them must be appended
 // anew.
 func (l Ledger) AppendBatch(ctx context.Context, events [][]byte) (last int64, err error) {
+	return l.append(ctx, events, func(w *Writer) (int64, error) { return w.Append(events...) })
+}
+
+// append appends with a lock of its own. Somebody who removes the lock file in
+// between does not undo what was appended, so that is no failure of it.
+func (l Ledger) append(ctx context.Context, events [][]byte, do func(*Writer) (int64, error)) (last int64, err error) {
 	if err := l.checkEvents(events); err != nil {
 		return 0, err
 	}
 	err = l.Locked(ctx, func(_ context.Context, w *Writer) error {
-		last, err = w.Append(events...)
+		last, err = do(w)
 		return err
 	})
+	if last > 0 && errors.Is(err, lock.ErrLost) {
+		err = nil
+	}
 	return last, err
 }
 
@@ -175,7 +180,7 @@ func (l Ledger) check() error {
 	case l.Dir == "":
 		return bad("the folder of the ledger is not named")
 	case strings.HasPrefix(prefix, "."), strings.ContainsAny(prefix, `/\`), len(prefix) > 100,
-		strings.ContainsFunc(prefix, unicode.IsControl):
+		strings.ContainsFunc(prefix, unicode.IsControl), !utf8.ValidString(prefix):
 		return bad(fmt.Sprintf("prefix %q can't begin the names of files", prefix))
 	}
 	return nil

@@ -32,6 +32,9 @@ func (l Ledger) Read(sequence int64) (Event, error) {
 		return Event{}, err
 	}
 	path := l.path(l.name(sequence))
+	if sequence < 1 { // whatever lies there
+		return Event{}, fmt.Errorf("ledger: %w", &fs.PathError{Op: "read", Path: path, Err: fs.ErrNotExist})
+	}
 	data, _, err := platform.ReadRegular(path, MaxEvent)
 	switch {
 	case errors.Is(err, platform.ErrTooLarge):
@@ -52,6 +55,7 @@ func (l Ledger) Read(sequence int64) (Event, error) {
 //
 // What is wrong comes as an error that matches ErrDamaged and names the file, with
 // the number of the event if it is one; whoever goes on gets what comes behind it.
+// Any other error is the last that comes.
 // With after = 0 the whole folder is looked at first, so that files which are none
 // of the ledger's, and gaps, are found.
 func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
@@ -71,7 +75,7 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 				}
 			}
 		}
-		for n := after + 1; ; n++ {
+		for n := after + 1; n > 0; n++ {
 			event, err := l.Read(n)
 			if errors.Is(err, fs.ErrNotExist) {
 				var beyond bool
@@ -79,13 +83,10 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 					return
 				} else if err == nil {
 					err = damaged(l.path(l.name(n)), "missing, though there are events behind it")
-				} else {
-					yield(Event{Sequence: n}, err)
-					return
 				}
 			}
 			event.Sequence = n
-			if !yield(event, err) {
+			if !yield(event, err) || err != nil && !errors.Is(err, ErrDamaged) {
 				return
 			}
 		}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -23,6 +25,9 @@ type Writer struct {
 	head   int64
 	swept  time.Time
 	over   bool
+	// unfinished says that a batch of ours is decided, and must be finished before
+	// anything else is appended.
+	unfinished bool
 }
 
 // open finds the head, finishes what a dead writer had decided, and clears away
@@ -56,7 +61,7 @@ func (w *Writer) Sequence() int64 { return w.head }
 // AppendIfSequence is Append, if the ledger is at expected. See
 // Ledger.AppendIfSequence.
 func (w *Writer) AppendIfSequence(expected int64, events ...[]byte) (last int64, err error) {
-	if w.head != expected {
+	if !w.over && w.head != expected {
 		return 0, &SequenceError{Folder: w.ledger.folder(), Expected: expected, Actual: w.head}
 	}
 	return w.Append(events...)
@@ -73,6 +78,12 @@ func (w *Writer) Append(events ...[]byte) (last int64, err error) {
 	}
 	if err := w.ledger.checkEvents(events); err != nil {
 		return 0, err
+	}
+	if w.unfinished {
+		if err := w.finishBatch(); err != nil {
+			return 0, err
+		}
+		w.unfinished = false
 	}
 	switch len(events) {
 	case 0:
@@ -142,7 +153,11 @@ func (w *Writer) appendBatch(events [][]byte) (err error) {
 	if err := platform.RenameNew(w.ledger.path(soloTemp), w.ledger.path(batchName)); err != nil {
 		return errors.Join(fmt.Errorf("ledger: %w", err), platform.Remove(w.ledger.path(soloTemp)))
 	}
-	if err := w.publishBatch(b); err != nil {
+	// One sync of the folder, at the end, is enough: a filesystem that keeps a journal
+	// of its names keeps their order, so that no event outlives a crash of the machine
+	// without the decision.
+	if err := w.publishBatch(b, 0); err != nil {
+		w.unfinished = true
 		return fmt.Errorf("%w: %w", ErrUnfinished, err)
 	}
 	return nil
@@ -152,22 +167,35 @@ func (w *Writer) appendBatch(events [][]byte) (err error) {
 func (w *Writer) finishBatch() error {
 	path := w.ledger.path(batchName)
 	data, _, err := platform.ReadRegular(path, 4<<10)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	} else if err != nil {
+	case errors.Is(err, platform.ErrNotRegular), errors.Is(err, platform.ErrTooLarge):
+		return damaged(path, "is none of the ledger's files")
+	case err != nil:
 		return fmt.Errorf("ledger: %w", err)
 	}
 	var b batch
-	if err := json.Unmarshal(data, &b); err != nil || b.ID == "" || b.Events < 1 {
+	if err := json.Unmarshal(data, &b); err != nil || b.Events < 1 ||
+		b.ID == "" || strings.ContainsFunc(b.ID, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		return damaged(path, "does not say which events are to be published")
 	}
-	return w.publishBatch(b)
+	// They are published in order, so those that are left are the last ones.
+	from := b.Events
+	for ; from > 0; from-- {
+		if _, err := os.Lstat(w.ledger.path(b.temp(from - 1))); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("ledger: %w", err)
+		}
+	}
+	return w.publishBatch(b, from)
 }
 
-// publishBatch renames the events that have not been yet. Each is renamed once,
-// so that none is there twice however often this is begun anew.
-func (w *Writer) publishBatch(b batch) error {
-	for i := range b.Events {
+// publishBatch renames the events that have not been yet, beginning with one. Each
+// is renamed once, so that none is there twice however often this is begun anew.
+func (w *Writer) publishBatch(b batch, from int) error {
+	for i := from; i < b.Events; i++ {
 		if w.isPublished(b.temp(i)) {
 			if err := platform.Remove(w.ledger.path(b.temp(i))); err != nil {
 				return fmt.Errorf("ledger: %w", err)
@@ -181,7 +209,7 @@ func (w *Writer) publishBatch(b batch) error {
 				err = w.publish(b.temp(i))
 			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return err
 		}
 	}
@@ -256,16 +284,15 @@ func (w *Writer) syncFolder() error {
 }
 
 // sweep removes temporary files. Whoever writes one has the lock, so all that are
-// there now are dead writers'.
+// there now are dead writers'. What can't be removed (a folder, another user's)
+// harms nobody.
 func (w *Writer) sweep() error {
 	c, err := w.ledger.list()
 	if err != nil {
 		return err
 	}
 	for _, name := range c.temps {
-		if err := platform.Remove(w.ledger.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("ledger: %w", err)
-		}
+		_ = platform.Remove(w.ledger.path(name))
 	}
 	w.swept = time.Now()
 	return nil

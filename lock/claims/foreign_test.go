@@ -1,0 +1,121 @@
+package claims_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock/claims"
+)
+
+// foreign writes the file of a claim, and no event, as another program does.
+func foreign(t *testing.T, dir, node, owner string, from, to time.Time) {
+	t.Helper()
+	write(t, lockFile(dir, node), fmt.Sprintf(`{"node_id":%q,"owner":%q,"acquired_at":%q,"expires_at":%q}`,
+		node, owner, from.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano)))
+}
+
+// TestForeignFile: a file without event is a claim like any other: respected until
+// it expires, then reaped once; its owner can refresh and release it.
+func TestForeignFile(t *testing.T) {
+	dir, c, m := proof(t)
+	end := start.Add(time.Minute)
+	foreign(t, dir, "1", "them", start, end)
+	text := read(t, lockFile(dir, "1"))
+	for _, owner := range []string{"us", "them"} {
+		if _, err := m.Claim(t.Context(), "1", owner); !errors.Is(err, claims.ErrClaimed) {
+			t.Errorf("claim by %s: %v", owner, err)
+		}
+	}
+	if err := m.Release(t.Context(), "1", "us"); !errors.Is(err, claims.ErrNotOwned) {
+		t.Errorf("release by another: %v", err)
+	}
+	if active, err := m.Active(); err != nil || len(active) != 1 || active[0].Owner != "them" {
+		t.Errorf("active: %v, %v", active, err)
+	}
+	claim(t, m, "2", "us") // whatever else is done leaves it alone
+	if ended, err := m.Reap(t.Context()); err != nil || len(ended) != 0 || read(t, lockFile(dir, "1")) != text {
+		t.Errorf("before it expires: reaped %v, %v; the file is\n%s", ended, err, read(t, lockFile(dir, "1")))
+	}
+	c.at = end
+	for i := range 3 {
+		ended, err := manager(dir, c).Reap(t.Context())
+		if err != nil || len(ended) != max(0, 1-i) {
+			t.Errorf("reaped %v, %v", ended, err)
+		}
+	}
+	if exists(lockFile(dir, "1")) {
+		t.Error("the file is still there")
+	}
+	wantStory(t, dir, "acquired 2 us", "reaped 1 them")
+
+	c.add(1)
+	foreign(t, dir, "1", "them", c.at, c.at.Add(time.Minute)) // again, and later
+	if _, err := m.Refresh(t.Context(), "1", "them"); err != nil {
+		t.Error(err)
+	}
+	if err := m.Release(t.Context(), "1", "them"); err != nil || exists(lockFile(dir, "1")) {
+		t.Errorf("release by its owner: %v", err)
+	}
+	foreign(t, dir, "1", "them", c.at.Add(-time.Hour), c.at)
+	foreign(t, dir, "3", "them", c.at.Add(-time.Hour), c.at)
+	claim(t, m, "3", "us")
+	wantStory(t, dir, "acquired 2 us", "reaped 1 them", "acquired 1 them", "released 1 them", "reaped 3 them", "acquired 3 us")
+}
+
+// TestHostileFileOfClaim: where the ledger has the claim, it counts, whatever became
+// of its file; other nodes don't suffer, and a reaper tells.
+func TestHostileFileOfClaim(t *testing.T) {
+	dir, _, m := proof(t)
+	claim(t, m, "1", "a")
+	write(t, lockFile(dir, "1"), "garbage")
+	if c, ok, err := m.IsClaimed("1"); err != nil || !ok || c.Owner != "a" {
+		t.Errorf("IsClaimed: %v, %v, %v", c, ok, err)
+	}
+	if _, err := m.Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
+		t.Errorf("claim: %v", err)
+	}
+	claim(t, m, "2", "a")
+	if err := m.Release(t.Context(), "2", "a"); err != nil {
+		t.Error(err)
+	}
+	_, err := m.Reap(t.Context())
+	if !errors.Is(err, claims.ErrFiles) || !strings.Contains(err.Error(), lockFile(dir, "1")) {
+		t.Errorf("Reap: %v", err)
+	}
+	if _, err := m.Refresh(t.Context(), "1", "a"); !errors.Is(err, claims.ErrFiles) {
+		t.Errorf("Refresh: %v", err)
+	}
+	if got := read(t, lockFile(dir, "1")); got != "garbage" {
+		t.Errorf("the file was replaced: %q", got)
+	}
+	if err := os.Remove(lockFile(dir, "1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Reap(t.Context()); err != nil || !same(inFiles(t, dir)["1"], replay(t, dir)["1"]) {
+		t.Errorf("it was not repaired: %v, %v", err, inFiles(t, dir))
+	}
+}
+
+// TestNamesIgnored: files with other names than a claim's are nobody's business.
+func TestNamesIgnored(t *testing.T) {
+	dir, c, m := proof(t)
+	names := []string{"README", "1.txt", "a.lock", ".lock", "1..2.lock", "1..lock", "-1.lock", "1.lock.bak", ".1.lock", "1.lock.tmp", ".a.lock.tmp", "1\n.lock"}
+	for _, name := range names {
+		write(t, filepath.Join(dir, "locks", name), "garbage")
+	}
+	claim(t, m, "1", "a")
+	c.add(time.Hour)
+	if _, err := m.Reap(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, name := range names {
+		if read(t, filepath.Join(dir, "locks", name)) != "garbage" {
+			t.Errorf("%s was touched", name)
+		}
+	}
+}

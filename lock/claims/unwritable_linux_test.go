@@ -1,0 +1,135 @@
+package claims_test
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock/claims"
+)
+
+// unprivileged starts an agent that is bound by the modes of files, in a folder that
+// it can reach.
+func unprivileged(t *testing.T) (dir string, a *child) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to start a process as another user")
+	}
+	dir, err := os.MkdirTemp("/tmp", "claims")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	exe := filepath.Join(dir, "agent") // the test binary lies where only we can reach it
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(exe, data, 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "proof")
+	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	return dir, play(t, "agent", dir, func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Dir = exe, "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	})
+}
+
+// TestLocksNotWritable: where the files can't follow, a change stands, and says so;
+// the next one that can puts them right.
+func TestLocksNotWritable(t *testing.T) {
+	dir, a := unprivileged(t)
+	locks := filepath.Join(dir, "locks")
+	for _, order := range []string{"claim 1 a", "claim 2 a"} {
+		if answer := a.ask(order); answer != "ok 0" {
+			t.Fatalf("%s: %s", order, answer)
+		}
+	}
+	if err := os.Chmod(locks, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ order, want string }{
+		{"claim 3 a", "files"},
+		{"claim 3 b", "claimed"},
+		{"release 1 a", "files"},
+		{"look", "ok 0"},
+		{"later 5m", "ok 0"},
+		{"claim 2 b", "files"}, // reaps the expired one
+	} {
+		if answer := a.ask(step.order); answer != step.want {
+			t.Errorf("%s: %s, want %s", step.order, answer, step.want)
+		}
+	}
+	want := []string{"acquired 1 a", "acquired 2 a", "acquired 3 a", "released 1 a", "reaped 2 a", "acquired 2 b"}
+	wantStory(t, dir, want...)
+	if got := inFiles(t, dir); len(got) != 2 || got["2"].Owner != "a" {
+		t.Errorf("files meanwhile: %v", got)
+	}
+	// The files are as several crashes would have left them. What was released is free.
+	if err := os.Chmod(locks, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if answer := a.ask("claim 1 b"); answer != "ok 0" {
+		t.Errorf("the next claim: %s", answer)
+	}
+	wantStory(t, dir, append(want, "acquired 1 b")...)
+	if got := inFiles(t, dir); !maps.EqualFunc(got, replay(t, dir), same) {
+		t.Errorf("files: %v, want %v", got, replay(t, dir))
+	}
+}
+
+// TestFolderNotWritable: where the ledger can't be written, nothing changes, and the
+// claims can be read.
+func TestFolderNotWritable(t *testing.T) {
+	dir, a := unprivileged(t)
+	if answer := a.ask("claim 1 a"); answer != "ok 0" {
+		t.Fatal(answer)
+	}
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "ledger"), 0o555), os.Chmod(filepath.Join(dir, "locks"), 0o555)); err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []string{"claim 2 a", "release 1 a"} {
+		if answer := a.ask(order); !strings.HasPrefix(answer, "error:") {
+			t.Errorf("%s: %s", order, answer)
+		}
+	}
+	if answer := a.ask("look"); answer != "ok 0" {
+		t.Errorf("look: %s", answer)
+	}
+	wantStory(t, dir, "acquired 1 a")
+	if err := os.Chmod(filepath.Join(dir, "locks"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if answer := a.ask("look"); !strings.HasPrefix(answer, "error:") {
+		t.Errorf("look where the files can't be seen: %s", answer)
+	}
+}
+
+// TestLocksIsNoFolder: nothing is decided where the files can't be looked at.
+func TestLocksIsNoFolder(t *testing.T) {
+	dir, _, m := proof(t)
+	path := filepath.Join(dir, "locks")
+	write(t, path, "")
+	_, err := m.Claim(t.Context(), "1", "a")
+	if err == nil || !strings.Contains(err.Error(), path) || errors.Is(err, claims.ErrFiles) || len(events(t, dir)) > 0 {
+		t.Errorf("%v, %d events", err, len(events(t, dir)))
+	}
+	if err := errors.Join(os.Remove(path), os.Symlink("nowhere", path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Claim(t.Context(), "1", "a"); !errors.Is(err, claims.ErrFiles) {
+		t.Errorf("locks leads nowhere: %v", err)
+	}
+}

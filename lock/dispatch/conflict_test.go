@@ -1,0 +1,223 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+)
+
+// TestAcquire_CreateExclusive: while one process has the id, neither another one nor
+// this one gets it, and a file that is there already is never written to; another
+// id is free.
+func TestAcquire_CreateExclusive(t *testing.T) {
+	dir := t.TempDir()
+	holder := startChild(t, dir)
+	nonce, ok := strings.CutPrefix(holder.tell(id), "claimed ")
+	if !ok {
+		t.Fatal("not claimed")
+	}
+	c := conflict(t, dir)
+	if c.Holder == nil || c.Holder.Nonce != nonce || c.Holder.PID != holder.cmd.Process.Pid {
+		t.Errorf("holder is %+v, want %s", c.Holder, nonce)
+	}
+	if said := startChild(t, dir).tell(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
+		t.Errorf("a third process: %s", said)
+	}
+	free, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, free, dispatch.Released)
+
+	if said := holder.tell("release"); said != "released <nil>" {
+		t.Fatal(said)
+	}
+	mine := acquire(t, dir)
+	conflict(t, dir) // within one process as well
+	if said := holder.tell(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
+		t.Errorf("the process that had it before: %s", said)
+	}
+	release(t, mine, dispatch.Released)
+}
+
+// TestAcquire_NoStealByAge: a claim of 2001, in a file of 2001, whose process lives
+// stays its process's, whoever made it.
+func TestAcquire_NoStealByAge(t *testing.T) {
+	dir := t.TempDir()
+	live := startChild(t, t.TempDir()).cmd.Process.Pid
+	put(t, lockPath(dir), foreign(t, fields{"pid": live}))
+	age(t, lockPath(dir))
+	c := conflict(t, dir)
+	if c.Holder == nil || c.Holder.PID != live || c.Holder.CreatedAt != "2001-02-03T04:05:06.789Z" {
+		t.Errorf("holder is %+v", c.Holder)
+	}
+	if !strings.Contains(c.Detail, "file written 2001-02-03T04:05:06.000Z") {
+		t.Errorf("no age in: %s", c.Detail)
+	}
+}
+
+// TestAcquire_ReclaimsSameHostAndNoSuchProcess: what is dead by both, is taken over.
+func TestAcquire_ReclaimsSameHostAndNoSuchProcess(t *testing.T) {
+	dir := t.TempDir()
+	put(t, lockPath(dir), foreign(t, nil))
+	taken(t, dir)
+
+	// The pid of a process that was there, and is not any more.
+	gone := startChild(t, t.TempDir())
+	gone.kill()
+	put(t, lockPath(dir), foreign(t, fields{"pid": gone.cmd.Process.Pid}))
+	taken(t, dir)
+}
+
+// TestAcquire_OtherHostNeverReclaimed: a pid of another host says nothing here.
+func TestAcquire_OtherHostNeverReclaimed(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"elsewhere", host + "x", strings.ToUpper(host) + ".example"} {
+		dir := t.TempDir()
+		put(t, lockPath(dir), foreign(t, fields{"hostname": name}))
+		if c := conflict(t, dir); c.Holder == nil || c.Holder.Hostname != name {
+			t.Errorf("host %q: holder is %+v", name, c.Holder)
+		}
+	}
+}
+
+// TestAcquire_PIDReuseObservable: another program's claim whose pid was given to
+// another process stays, and the conflict tells a person all that the claim says.
+func TestAcquire_PIDReuseObservable(t *testing.T) {
+	dir := t.TempDir()
+	put(t, lockPath(dir), foreign(t, fields{"pid": os.Getpid()}))
+	c := conflict(t, dir)
+	host, _ := os.Hostname()
+	want := dispatch.Claim{
+		GardenID: id, PID: os.Getpid(), Hostname: host, CreatedAt: "2001-02-03T04:05:06.789Z",
+		Nonce: "00ff00ff00ff00ff", Owner: "entwurf_v2", LockPath: lockPath(dir), // and not the path that it names
+	}
+	if c.Holder == nil || *c.Holder != want {
+		t.Errorf("holder is %+v, want %+v", c.Holder, want)
+	}
+	for _, part := range []string{fmt.Sprint("pid ", os.Getpid()), host, want.CreatedAt, "by hand"} {
+		if !strings.Contains(c.Detail, part) {
+			t.Errorf("no %q in: %s", part, c.Detail)
+		}
+	}
+	release(t, c.Holder, dispatch.NotOwned) // what a conflict shows is not ours
+}
+
+// TestAcquire_EmptyOrCorruptNeverRemoved: what can't be understood, or is another
+// id's, stays for a person, though no process is behind it.
+func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
+	whole := string(foreign(t, nil))
+	dead := fmt.Sprint(noSuchPID)
+	second := func(field string) string { return strings.Replace(whole, "{", "{"+field+",", 1) }
+	tests := map[string]string{
+		"empty":               "",
+		"a newline":           "\n",
+		"NULs":                strings.Repeat("\x00", 200),
+		"the beginning of it": whole[:len(whole)/2],
+		"something behind it": whole + "x",
+		"twice":               whole + whole,
+		"a byte order mark":   "\ufeff" + whole,
+		"text":                "hello",
+		"null":                "null",
+		"a number":            dead,
+		"a list":              "[" + whole + "]",
+		"too large":           whole + strings.Repeat(" ", 1<<20),
+		"deep":                strings.Repeat("[", 20000),
+		"another id's":        string(foreign(t, fields{"gardenId": other})),
+		"the id in capitals":  string(foreign(t, fields{"gardenId": strings.ToUpper(id)})),
+		"another owner's":     string(foreign(t, fields{"owner": "entwurf_v1"})),
+		"the other format's":  `{"pid":` + dead + `,"created_at":"2001-02-03T04:05:06Z","nonce":"x"}`,
+		"another PID":         second(`"PID":` + dead),
+		"another gardenid":    second(`"gardenid":"` + id + `"`),
+		"pid twice, null":     strings.Replace(whole, "}", `,"pid":null}`, 1),
+		"id twice, another":   strings.Replace(whole, "}", `,"gardenId":"`+other+`"}`, 1),
+		"a bad created_at":    strings.Replace(whole, "}", `,"created_at":7}`, 1),
+	}
+	for _, name := range []string{"gardenId", "pid", "hostname", "createdAt", "nonce", "owner"} {
+		tests["without "+name] = string(foreign(t, fields{name: nil}))
+		tests[name+" is null"] = strings.Replace(string(foreign(t, fields{name: "NULL"})), `"NULL"`, "null", 1)
+		tests[name+" is a list"] = string(foreign(t, fields{name: []int{noSuchPID}}))
+		tests[name+" is true"] = string(foreign(t, fields{name: true}))
+	}
+	for name, pid := range map[string]any{
+		"0": 0, "-1": -1, "-7": -7, "1.5": 1.5, "a string": dead, "an empty string": "",
+		"2^31": int64(1) << 31, "2^40": int64(1) << 40, "1e300": 1e300,
+	} {
+		tests["pid "+name] = string(foreign(t, fields{"pid": pid}))
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, lockPath(dir), []byte(text))
+			age(t, lockPath(dir))
+			c := conflict(t, dir)
+			if c.Holder != nil {
+				t.Errorf("holder is %+v, want none", *c.Holder)
+			}
+			for _, part := range []string{"file written 2001-02-03", "by hand"} {
+				if !strings.Contains(c.Detail, part) {
+					t.Errorf("no %q in: %s", part, c.Detail)
+				}
+			}
+		})
+	}
+}
+
+// TestAcquire_WrongIDNeverRemoved: nor is a claim on another id that lies there, be
+// its process this one, a live one or none.
+func TestAcquire_WrongIDNeverRemoved(t *testing.T) {
+	for _, pid := range []int{os.Getpid(), os.Getppid(), noSuchPID} {
+		dir := t.TempDir()
+		put(t, lockPath(dir), foreign(t, fields{"gardenId": other, "pid": pid}))
+		if c := conflict(t, dir); c.Holder != nil {
+			t.Errorf("pid %d: holder is %+v, want none", pid, c.Holder)
+		}
+	}
+
+	// One of ours, made under the kernel lock that is free again.
+	dir := t.TempDir()
+	died(t, dir)
+	moved := filepath.Join(dir, other+".lock")
+	if err := os.Rename(lockPath(dir), moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(lockPath(dir)+".flock", moved+".flock"); err != nil {
+		t.Fatal(err)
+	}
+	if claim, err := (dispatch.Locks{Dir: dir}).Acquire(t.Context(), other); err == nil {
+		t.Errorf("taken over: %+v", claim)
+	}
+}
+
+// TestAcquire_NotAFile: nor is what is no file at all, and nobody hangs on it.
+func TestAcquire_NotAFile(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"a folder":          func(path string) error { return os.Mkdir(path, 0o755) },
+		"a link to itself":  func(path string) error { return os.Symlink(path, path) },
+		"a link to nothing": func(path string) error { return os.Symlink("nothing", path) },
+		"a link to a dead claim": func(path string) error {
+			elsewhere := filepath.Join(filepath.Dir(path), "elsewhere")
+			put(t, elsewhere, foreign(t, nil))
+			return os.Symlink(elsewhere, path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := make(lockPath(dir)); err != nil {
+				t.Fatal(err)
+			}
+			c := conflict(t, dir)
+			if c.Holder != nil || c.Unwrap().(*lock.ErrLocked).Evidence != lock.NotALockFile {
+				t.Errorf("%+v (%v)", c, c.Unwrap())
+			}
+		})
+	}
+}

@@ -1,0 +1,283 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+)
+
+const childVar = "HOLDFAST_TEST_CHILD"
+
+// inChild runs the calling test once more, in a process of its own, and reports
+// whether this is that process.
+func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
+	t.Helper()
+	if os.Getenv(childVar) == t.Name() {
+		return true
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), childVar+"="+t.Name())
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("in the child: %v\n%s", err, out)
+	}
+	return false
+}
+
+func needsRoot(t *testing.T, what string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to ", what)
+	}
+}
+
+// asNobody is inChild without root's rights; in place where there are none.
+func asNobody(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return true
+	}
+	if !inChild(t, nil) {
+		return false
+	}
+	const nobody = 65534
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// wantSystemError is that an error is the system's, and no conflict.
+func wantSystemError(t *testing.T, locks dispatch.Locks, want ...error) {
+	t.Helper()
+	claim, err := locks.Acquire(t.Context(), id)
+	if err == nil {
+		t.Errorf("claimed %+v", claim)
+		release(t, claim, dispatch.Released)
+		return
+	}
+	var conflict *dispatch.Conflict
+	if errors.As(err, &conflict) {
+		t.Errorf("%v is no conflict", err)
+	}
+	for _, w := range want {
+		if errors.Is(err, w) {
+			return
+		}
+	}
+	t.Errorf("error is %v, want one of %v", err, want)
+}
+
+// TestAcquire_NotPermittedIsNotDead: a process that may not be signalled lives. (The
+// process with pid 1 is root's, and this one is nobody's.)
+func TestAcquire_NotPermittedIsNotDead(t *testing.T) {
+	needsRoot(t, "become somebody who may not signal another's process")
+	if !asNobody(t) {
+		return
+	}
+	if err := syscall.Kill(1, 0); err != syscall.EPERM {
+		t.Fatalf("kill(1, 0): %v, want %v", err, syscall.EPERM)
+	}
+	dir := t.TempDir()
+	put(t, lockPath(dir), foreign(t, fields{"pid": 1}))
+	c := conflict(t, dir)
+	if c.Holder == nil || c.Holder.PID != 1 || c.Unwrap().(*lock.ErrLocked).Evidence != lock.PIDExists {
+		t.Errorf("%+v (%v)", c, c.Unwrap())
+	}
+	// The same one sees that nobody has another pid.
+	put(t, lockPath(dir), foreign(t, nil))
+	taken(t, dir)
+}
+
+// TestAcquire_InvalidID: an id that is no name of a file, or not like an id, is
+// refused before anything is written.
+func TestAcquire_InvalidID(t *testing.T) {
+	anything := regexp.MustCompile(`(?s)^.*$`)
+	for name, bad := range map[string]string{
+		"empty": "", "dot": ".", "two dots": "..", "hidden": ".a", "a path": "a/b", "a path up": "../x", "absolute": "/x",
+		"a path in the middle": "a/../b", "a slash behind": "a/",
+		"NUL": "a\x00b", "newline": "a\nb", "newline behind": "a\n", "escape": "a\x1bb", "DEL": "a\x7fb", "C1": "a\u0085b",
+		"not UTF-8": "a\xffb", "half a character": "a\xc3", "over-long": strings.Repeat("x", 129),
+		"far over-long": strings.Repeat("x", 250), "a space": "a b", "a letter of another script": "ä",
+		"a marker's name": "a.reclaim",
+	} {
+		t.Run(name, func(t *testing.T) {
+			top := t.TempDir()
+			dir := filepath.Join(top, "locks", "deep")
+			for _, locks := range []dispatch.Locks{{Dir: dir}, {Dir: dir, ID: anything}} {
+				if locks.ID != nil && (name == "over-long" || name == "a space" || name == "a letter of another script") {
+					continue // where the caller allows them
+				}
+				claim, err := locks.Acquire(t.Context(), bad)
+				var conflict *dispatch.Conflict
+				if !errors.Is(err, lock.ErrInvalidName) || errors.As(err, &conflict) {
+					t.Errorf("%+v, %v; want %v", claim, err, lock.ErrInvalidName)
+				}
+				if left := contents(t, top); left != "" {
+					t.Errorf("written: %s", left)
+				}
+			}
+		})
+	}
+}
+
+// TestAcquire_ValidID: ids of all lengths and characters that are allowed, and those
+// that only the caller's pattern allows.
+func TestAcquire_ValidID(t *testing.T) {
+	dir := t.TempDir()
+	for good, pattern := range map[string]*regexp.Regexp{
+		"x": nil, "X9": nil, "9": nil, "a.b-c_d": nil, "a..b": nil, "a.lock": nil, "a.lock.flock": nil,
+		strings.Repeat("x", 128): nil,
+		strings.Repeat("x", 200): regexp.MustCompile(`^x+$`),
+		"a b":                    regexp.MustCompile(`^[a-z ]+$`),
+		"ä":                      regexp.MustCompile(`^\pL+$`),
+		`a\b<c>"d"`:              regexp.MustCompile(`^.*$`),
+		"-x":                     regexp.MustCompile(`^.*$`),
+	} {
+		locks := dispatch.Locks{Dir: dir, ID: pattern}
+		claim, err := locks.Acquire(t.Context(), good)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if claim.GardenID != good || claim.LockPath != filepath.Join(dir, good+".lock") {
+			t.Errorf("%q: claimed %+v", good, claim)
+		}
+		var conflict *dispatch.Conflict
+		if _, err := locks.Acquire(t.Context(), good); !errors.As(err, &conflict) || conflict.Holder == nil || conflict.Holder.GardenID != good {
+			t.Errorf("%q: the second time: %v", good, err)
+		}
+		release(t, claim, dispatch.Released)
+	}
+}
+
+// TestAcquire_IOErrorIsNoConflict: what the system refuses is told as that.
+func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	t.Run("a folder that can't be written", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o555); err != nil {
+			t.Fatal(err)
+		}
+		wantSystemError(t, dispatch.Locks{Dir: dir}, fs.ErrPermission)
+		wantSystemError(t, dispatch.Locks{Dir: filepath.Join(dir, "locks")}, fs.ErrPermission)
+	})
+	t.Run("a folder that can't be entered", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+		wantSystemError(t, dispatch.Locks{Dir: dir}, fs.ErrPermission)
+		if err := os.Chmod(dir, 0o755); err != nil { // to be removed
+			t.Fatal(err)
+		}
+	})
+	t.Run("a file for a folder", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "file")
+		put(t, dir, []byte("data"))
+		wantSystemError(t, dispatch.Locks{Dir: dir}, syscall.ENOTDIR)
+		wantSystemError(t, dispatch.Locks{Dir: filepath.Join(dir, "locks")}, syscall.ENOTDIR)
+		if got := string(read(t, dir)); got != "data" {
+			t.Errorf("the file holds %q", got)
+		}
+	})
+	t.Run("a link to nothing for a folder", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink("nothing", dir); err != nil {
+			t.Fatal(err)
+		}
+		wantSystemError(t, dispatch.Locks{Dir: dir}, fs.ErrExist, fs.ErrNotExist)
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		claim, err := dispatch.Locks{Dir: dir}.Acquire(ctx, id)
+		var conflict *dispatch.Conflict
+		if !errors.Is(err, context.Canceled) || errors.As(err, &conflict) {
+			t.Errorf("%+v, %v", claim, err)
+		}
+		if left := contents(t, dir); left != "" {
+			t.Errorf("left behind: %s", left)
+		}
+	})
+}
+
+// TestAcquire_WriteFails: a claim that can't be written is removed again, and leaves
+// the id free, or the dead claim as it was; no marker stays.
+func TestAcquire_WriteFails(t *testing.T) {
+	needsRoot(t, "mount a small filesystem")
+	if !inChild(t, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}) {
+		return
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	locks := dispatch.Locks{Dir: dir}
+	release(t, acquire(t, dir), dispatch.Released) // makes what is there for good
+	dead := foreign(t, nil)
+	for _, before := range [][]byte{nil, dead} {
+		if before != nil {
+			put(t, lockPath(dir), before)
+		}
+		filler := filepath.Join(dir, "filler")
+		if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal("the disk is not full: ", err)
+		}
+		full := contents(t, dir)
+		wantSystemError(t, locks, syscall.ENOSPC)
+		if left := contents(t, dir); left != full {
+			t.Errorf("left behind\n%.2000s", left)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		taken(t, dir)
+	}
+}
+
+// TestRelease_Fails: after an error the claim is still held, and can be released when
+// the reason has gone.
+func TestRelease_Fails(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	dir := t.TempDir()
+	claim := acquire(t, dir)
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if outcome, err := claim.Release(); !errors.Is(err, fs.ErrPermission) || outcome != "" {
+			t.Errorf("release: %q, %v", outcome, err)
+		}
+		if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce {
+			t.Errorf("holder is %+v", c.Holder)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	release(t, claim, dispatch.Released)
+	taken(t, dir)
+}

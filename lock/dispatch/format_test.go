@@ -1,0 +1,98 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+)
+
+// TestJSON: a Claim and a Conflict are, as JSON, what other programs' are, name by
+// name.
+func TestJSON(t *testing.T) {
+	claim := &dispatch.Claim{
+		GardenID: id, PID: 4242, Hostname: "host", CreatedAt: "2026-01-02T03:04:05.678Z",
+		Nonce: "00ff00ff00ff00ff", Owner: dispatch.Owner, LockPath: "/locks/" + id + ".lock",
+	}
+	conflict := dispatch.Conflict{Reason: dispatch.TargetLocked, LockPath: claim.LockPath, Holder: claim, Detail: "held by pid 4242"}
+	unknown := conflict
+	unknown.Holder = nil
+	got, err := json.MarshalIndent(map[string]any{"claim": claim, "conflict": conflict, "conflict without holder": &unknown}, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := read(t, filepath.Join("testdata", "claim.json")); string(got)+"\n" != string(want) {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// TestClaim_OnDisk: the lock file has every field that other programs ask for, of the
+// right kind, and says what Acquire has returned.
+func TestClaim_OnDisk(t *testing.T) {
+	dir := t.TempDir()
+	claim := acquire(t, dir)
+	defer claim.Release()
+	text := read(t, lockPath(dir))
+	var onDisk map[string]any
+	if err := json.Unmarshal(text, &onDisk); err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"gardenId": id, "pid": float64(os.Getpid()), "hostname": host, "createdAt": claim.CreatedAt,
+		"nonce": claim.Nonce, "owner": "entwurf_v2", "lockPath": lockPath(dir),
+	} {
+		if onDisk[name] != want {
+			t.Errorf("%s is %v, want %v", name, onDisk[name], want)
+		}
+	}
+	if text[len(text)-1] != '\n' {
+		t.Error("no newline at the end")
+	}
+	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`).MatchString(claim.CreatedAt) {
+		t.Errorf("createdAt is %q", claim.CreatedAt)
+	}
+	if at, err := time.Parse(time.RFC3339, claim.CreatedAt); err != nil || time.Since(at).Abs() > time.Hour {
+		t.Errorf("createdAt is %q (%v)", claim.CreatedAt, err)
+	}
+	if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce || c.Holder.CreatedAt != claim.CreatedAt {
+		t.Errorf("a conflict shows %+v", c.Holder)
+	}
+}
+
+// TestClaim_NonceUnique: each claim has a nonce of its own.
+func TestClaim_NonceUnique(t *testing.T) {
+	dir := t.TempDir()
+	seen := map[string]bool{}
+	for range 100 {
+		claim := acquire(t, dir)
+		if len(claim.Nonce) < 16 || seen[claim.Nonce] {
+			t.Fatalf("nonce %q", claim.Nonce)
+		}
+		seen[claim.Nonce] = true
+		release(t, claim, dispatch.Released)
+	}
+}
+
+// TestDefaultDir: it is seed entwurf's, below the user's home, and made when it is
+// missing.
+func TestDefaultDir(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home) // Windows
+	claim, err := dispatch.Locks{}.Acquire(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(home, ".pi", "entwurf-v2-locks", id+".lock"); claim.LockPath != want {
+		t.Errorf("lock path is %s, want %s", claim.LockPath, want)
+	}
+	release(t, claim, dispatch.Released)
+}

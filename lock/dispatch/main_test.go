@@ -1,0 +1,249 @@
+package dispatch_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+)
+
+// id is what most tests claim, and other is another one.
+const (
+	id    = "20260102T030405-abc"
+	other = "20260102T030405-xyz"
+)
+
+// noSuchPID is beyond all that any kernel gives.
+const noSuchPID = 1<<31 - 2
+
+// roleVar tells the test binary to claim, instead of running tests.
+const roleVar = "HOLDFAST_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(roleVar); dir != "" {
+		claimAsTold(dispatch.Locks{Dir: dir})
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// claimAsTold reads orders from standard input and answers each with a line.
+func claimAsTold(locks dispatch.Locks) {
+	var claim *dispatch.Claim
+	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		if orders.Text() == "release" {
+			outcome, err := claim.Release()
+			fmt.Println(outcome, err)
+			continue
+		}
+		var err error
+		if claim, err = locks.Acquire(context.Background(), orders.Text()); err != nil {
+			fmt.Println("error:", err)
+			continue
+		}
+		fmt.Println("claimed", claim.Nonce)
+	}
+}
+
+// child is another process that claims.
+type child struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	orders io.Writer
+	lines  *bufio.Scanner
+}
+
+func startChild(t *testing.T, dir string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{t: t, cmd: exec.Command(exe)}
+	c.cmd.Env = append(os.Environ(), roleVar+"="+dir)
+	c.cmd.Stderr = os.Stderr
+	if c.orders, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.lines = bufio.NewScanner(out)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	return c
+}
+
+// tell gives an order, and returns the answer.
+func (c *child) tell(order string) string {
+	c.t.Helper()
+	if _, err := fmt.Fprintln(c.orders, order); err != nil {
+		c.t.Fatal(err)
+	}
+	if !c.lines.Scan() {
+		c.t.Fatalf("child went away without an answer to %q (%v)", order, c.lines.Err())
+	}
+	return c.lines.Text()
+}
+
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+}
+
+// died has a process claim the id, be killed, and be gone. Its claim stays.
+func died(t *testing.T, dir string) {
+	t.Helper()
+	c := startChild(t, dir)
+	if said := c.tell(id); !strings.HasPrefix(said, "claimed ") {
+		t.Fatal(said)
+	}
+	c.kill()
+}
+
+// fields are those of a claim of another program.
+type fields map[string]any
+
+// foreign returns the fields of a claim that another program made, changed as told;
+// a field that is changed to nil is left out.
+func foreign(t *testing.T, changes fields) []byte {
+	t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := fields{
+		"gardenId": id, "pid": noSuchPID, "hostname": host, "createdAt": "2001-02-03T04:05:06.789Z",
+		"nonce": "00ff00ff00ff00ff", "owner": "entwurf_v2", "lockPath": "/elsewhere/" + id + ".lock",
+	}
+	maps.Copy(claim, changes)
+	maps.DeleteFunc(claim, func(_ string, value any) bool { return value == nil })
+	text, err := json.Marshal(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
+// put writes a file, as a whole.
+func put(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// age makes a file one of 2001.
+func age(t *testing.T, path string) {
+	t.Helper()
+	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lockPath(dir string) string { return filepath.Join(dir, id+".lock") }
+func marker(dir string) string   { return lockPath(dir) + ".reclaim" }
+
+func acquire(t *testing.T, dir string) *dispatch.Claim {
+	t.Helper()
+	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+func release(t *testing.T, claim *dispatch.Claim, want dispatch.Outcome) {
+	t.Helper()
+	if outcome, err := claim.Release(); err != nil || outcome != want {
+		t.Errorf("release: %q, %v; want %q", outcome, err, want)
+	}
+}
+
+// conflict is that of an id that is not to be had, on which nothing may be changed.
+func conflict(t *testing.T, dir string) *dispatch.Conflict {
+	t.Helper()
+	before := contents(t, dir)
+	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
+	if err == nil {
+		t.Fatalf("the id was had: %+v", claim)
+	}
+	var conflict *dispatch.Conflict
+	var locked *lock.ErrLocked
+	if !errors.As(err, &conflict) || !errors.As(err, &locked) {
+		t.Fatalf("%v is not a conflict", err)
+	}
+	if conflict.Reason != "target-locked" || conflict.LockPath != lockPath(dir) {
+		t.Errorf("reason %q, path %q", conflict.Reason, conflict.LockPath)
+	}
+	if !strings.Contains(conflict.Detail, conflict.LockPath) {
+		t.Errorf("the detail does not say where: %s", conflict.Detail)
+	}
+	if after := contents(t, dir); after != before {
+		t.Errorf("a conflict changed\n%s\nto\n%s", before, after)
+	}
+	return conflict
+}
+
+// taken is that the id of a dead holder is to be had, without litter.
+func taken(t *testing.T, dir string) {
+	t.Helper()
+	claim := acquire(t, dir)
+	if text := read(t, lockPath(dir)); !bytes.Contains(text, []byte(claim.Nonce)) || claim.PID != os.Getpid() {
+		t.Errorf("claimed %+v; on disk is %s", claim, text)
+	}
+	release(t, claim, dispatch.Released)
+	if left := contents(t, dir); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// contents describes all that is in a folder but the files that bear kernel locks.
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".flock") {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&all, e.Name(), info.Mode(), info.ModTime().UnixNano())
+		if info.Mode().IsRegular() {
+			fmt.Fprintf(&all, "\t%q\n", read(t, filepath.Join(dir, e.Name())))
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,270 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+)
+
+// events collects what an Observer is told.
+type events struct {
+	mu  sync.Mutex
+	all []lock.Event
+}
+
+func (e *events) Observe(event lock.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event)
+}
+
+// takenBy takes over the id of a dead holder, and says on what evidence.
+func takenBy(t *testing.T, dir string) lock.Evidence {
+	t.Helper()
+	var seen events
+	claim, err := dispatch.Locks{Dir: dir, Observer: &seen}.Acquire(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, claim, dispatch.Released)
+	if left := contents(t, dir); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+	for _, event := range seen.all {
+		if event.Kind == lock.Reclaimed {
+			return event.Evidence
+		}
+	}
+	return ""
+}
+
+// rewrite changes a claim that is on disk.
+func rewrite(t *testing.T, dir string, changes fields) {
+	t.Helper()
+	var claim fields
+	if err := json.Unmarshal(read(t, lockPath(dir)), &claim); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range changes {
+		if claim[name] = value; value == nil {
+			delete(claim, name)
+		}
+	}
+	text, err := json.Marshal(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, lockPath(dir), text)
+}
+
+// TestReclaim_Killed: a holder that was killed is taken over at once, by the kernel
+// lock that it had.
+func TestReclaim_Killed(t *testing.T) {
+	dir := t.TempDir()
+	died(t, dir)
+	if by := takenBy(t, dir); by != lock.KernelLockFree {
+		t.Errorf("taken over by %q", by)
+	}
+}
+
+// TestReclaim_PIDUsedAgain: with the kernel lock beside the claim, a pid that was
+// given to another process, which lives, does not keep the id for ever.
+func TestReclaim_PIDUsedAgain(t *testing.T) {
+	live := startChild(t, t.TempDir()).cmd.Process.Pid
+
+	// By the kernel lock: nothing but the pid tells of a process, and that one lives.
+	dir := t.TempDir()
+	died(t, dir)
+	rewrite(t, dir, fields{"pid": live, "start": nil, "pidfd": nil})
+	if by := takenBy(t, dir); by != lock.KernelLockFree {
+		t.Errorf("taken over by %q", by)
+	}
+
+	// By the process's start, where the kernel lock's file is not the one that the
+	// claim was made under; where the system has them, by its pidfd as well.
+	for _, changes := range []fields{{"start": 1}, {"start": 1, "pidfd": nil}} {
+		dir = t.TempDir()
+		died(t, dir)
+		rewrite(t, dir, changes)
+		rewrite(t, dir, fields{"pid": live, "flock": "1:2:3"})
+		if by := takenBy(t, dir); by != lock.PIDReused {
+			t.Errorf("%v: taken over by %q", changes, by)
+		}
+	}
+
+	// Another program's claim has neither.
+	dir = t.TempDir()
+	put(t, lockPath(dir), foreign(t, fields{"pid": live}))
+	conflict(t, dir)
+}
+
+// TestReclaim_LiveHolderKeepsIt: two proofs that contradict each other are none: a
+// holder whose process lives keeps the id, though its kernel lock seems free.
+func TestReclaim_LiveHolderKeepsIt(t *testing.T) {
+	dir := t.TempDir()
+	holder := startChild(t, dir)
+	holder.tell(id)
+	if err := os.Remove(lockPath(dir) + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	if c := conflict(t, dir); c.Holder == nil || c.Holder.PID != holder.cmd.Process.Pid {
+		t.Errorf("holder is %+v", c.Holder)
+	}
+}
+
+// TestReclaim_MarkerOfTheDead: what a reclaimer that died has left is recovered: a
+// claim of ours, whole or begun, or another program's empty file.
+func TestReclaim_MarkerOfTheDead(t *testing.T) {
+	t.Run("ours", func(t *testing.T) {
+		dir := t.TempDir()
+		died(t, dir)
+		put(t, marker(dir), read(t, lockPath(dir)))
+		taken(t, dir)
+	})
+	t.Run("ours, for another program's claim", func(t *testing.T) {
+		dir := t.TempDir()
+		died(t, dir)
+		if err := os.Rename(lockPath(dir), marker(dir)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, lockPath(dir), foreign(t, nil))
+		taken(t, dir)
+	})
+	for name, text := range map[string]string{"ours, just created": "", "ours, half written": `{"pid":1`} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			died(t, dir)
+			put(t, marker(dir), []byte(text))
+			if err := os.Chmod(marker(dir), 0o200); err != nil {
+				t.Fatal(err)
+			}
+			taken(t, dir)
+		})
+	}
+	t.Run("another program's", func(t *testing.T) {
+		dir := t.TempDir()
+		put(t, lockPath(dir), foreign(t, nil))
+		put(t, marker(dir), nil)
+		age(t, marker(dir))
+		taken(t, dir)
+	})
+	t.Run("another program's, for a claim of ours", func(t *testing.T) {
+		dir := t.TempDir()
+		died(t, dir)
+		put(t, marker(dir), nil)
+		age(t, marker(dir))
+		taken(t, dir)
+	})
+}
+
+// TestReclaim_MarkerOfTheLiving: a marker that may be somebody's keeps others out,
+// and stays.
+func TestReclaim_MarkerOfTheLiving(t *testing.T) {
+	wantRespected := func(t *testing.T, dir string) {
+		t.Helper()
+		c := conflict(t, dir)
+		if e := c.Unwrap().(*lock.ErrLocked).Evidence; e != lock.BeingReclaimed {
+			t.Errorf("evidence is %q", e)
+		}
+		if !strings.Contains(c.Detail, marker(dir)) {
+			t.Errorf("the detail does not name the marker: %s", c.Detail)
+		}
+	}
+	t.Run("empty, open for writing", func(t *testing.T) {
+		dir := t.TempDir()
+		put(t, lockPath(dir), foreign(t, nil))
+		// What another program does: created, and kept open.
+		f, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRespected(t, dir)
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		age(t, marker(dir))
+		taken(t, dir)
+	})
+	t.Run("a live process's claim", func(t *testing.T) {
+		dir := t.TempDir()
+		holder := startChild(t, dir)
+		holder.tell(id)
+		if err := os.Rename(lockPath(dir), marker(dir)); err != nil {
+			t.Fatal(err)
+		}
+		// Its kernel lock is another id's, so that it is the marker that decides.
+		if err := os.Remove(lockPath(dir) + ".flock"); err != nil {
+			t.Fatal(err)
+		}
+		put(t, lockPath(dir), foreign(t, nil))
+		wantRespected(t, dir)
+	})
+	for name, text := range map[string]string{
+		"text": "hello", "another id's dead claim": string(foreign(t, fields{"gardenId": other})),
+		"another host's claim": string(foreign(t, fields{"hostname": "elsewhere"})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, lockPath(dir), foreign(t, nil))
+			put(t, marker(dir), []byte(text))
+			wantRespected(t, dir)
+		})
+	}
+	t.Run("a folder", func(t *testing.T) {
+		dir := t.TempDir()
+		put(t, lockPath(dir), foreign(t, nil))
+		if err := os.Mkdir(marker(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		wantRespected(t, dir)
+	})
+}
+
+// TestReclaim_OnlyUnderTheMarker: who finds the id free, or held, does not ask for the
+// marker: one that somebody has keeps nobody from a free id.
+func TestReclaim_OnlyUnderTheMarker(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	claim := acquire(t, dir)
+	if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce {
+		t.Errorf("holder is %+v", c.Holder)
+	}
+	release(t, claim, dispatch.Released)
+	if _, err := os.Lstat(marker(dir)); err != nil {
+		t.Error("the marker: ", err)
+	}
+}
+
+// TestReclaim_WinnerInTheGap: another program removes the dead claim, and before it
+// has made its own, we claim the id, which is free. It finds ours, and ours stays.
+// The other way round there is no gap.
+func TestReclaim_WinnerInTheGap(t *testing.T) {
+	dir := t.TempDir()
+	put(t, lockPath(dir), foreign(t, nil))
+	theirs, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(lockPath(dir)); err != nil {
+		t.Fatal(err)
+	}
+	claim := acquire(t, dir)
+	if f, err := os.OpenFile(lockPath(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); !errors.Is(err, fs.ErrExist) {
+		t.Fatal("the other program got it: ", f, err)
+	}
+	if err := errors.Join(theirs.Close(), os.Remove(marker(dir))); err != nil {
+		t.Fatal(err)
+	}
+	release(t, claim, dispatch.Released)
+}

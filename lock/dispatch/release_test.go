@@ -1,0 +1,162 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+)
+
+// TestRelease_ExactlyOnce: of 100 goroutines, each with a copy of the claim, one is
+// told that it has released it.
+func TestRelease_ExactlyOnce(t *testing.T) {
+	dir := t.TempDir()
+	for range 20 {
+		claim := acquire(t, dir)
+		var all sync.WaitGroup
+		outcomes := make(chan dispatch.Outcome, 100)
+		begin := make(chan struct{})
+		for range cap(outcomes) {
+			all.Add(1)
+			go func(own dispatch.Claim) {
+				defer all.Done()
+				<-begin
+				outcome, err := own.Release()
+				if err != nil {
+					t.Error(err)
+				}
+				outcomes <- outcome
+			}(*claim)
+		}
+		close(begin)
+		all.Wait()
+		count := map[dispatch.Outcome]int{}
+		for range cap(outcomes) {
+			count[<-outcomes]++
+		}
+		if count[dispatch.Released] != 1 || count[dispatch.Absent] != 99 {
+			t.Fatalf("outcomes: %v", count)
+		}
+	}
+}
+
+// TestRelease_LateSparesSuccessor: whoever releases after somebody else has got the
+// id, takes nothing from them.
+func TestRelease_LateSparesSuccessor(t *testing.T) {
+	dir := t.TempDir()
+	first := acquire(t, dir)
+	release(t, first, dispatch.Released)
+	second := acquire(t, dir)
+	before := contents(t, dir)
+	release(t, first, dispatch.NotOwned)
+	if after := contents(t, dir); after != before {
+		t.Errorf("a late release changed\n%s\nto\n%s", before, after)
+	}
+	release(t, second, dispatch.Released)
+	release(t, second, dispatch.Absent)
+}
+
+// TestRelease_OnlyWhileTheNonceIsOurs: a claim that was taken away by hand, and what
+// lies there instead, is left alone; afterwards this process has nothing any more.
+func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
+	for name, text := range map[string][]byte{
+		"another program's claim": foreign(t, fields{"pid": os.Getpid()}),
+		"a dead program's claim":  foreign(t, nil),
+		"an empty file":           nil,
+		"text":                    []byte("hello"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			claim := acquire(t, dir)
+			if err := os.Remove(lockPath(dir)); err != nil {
+				t.Fatal(err)
+			}
+			put(t, lockPath(dir), text)
+			before := contents(t, dir)
+			release(t, claim, dispatch.NotOwned)
+			release(t, claim, dispatch.NotOwned)
+			if after := contents(t, dir); after != before {
+				t.Errorf("changed\n%s\nto\n%s", before, after)
+			}
+			if err := os.Remove(lockPath(dir)); err != nil {
+				t.Fatal(err)
+			}
+			taken(t, dir)
+		})
+	}
+
+	// Written over, with a nonce that is not ours, in the very same file.
+	dir := t.TempDir()
+	claim := acquire(t, dir)
+	text := read(t, lockPath(dir))
+	put(t, lockPath(dir), bytes.ReplaceAll(text, []byte(claim.Nonce), []byte(strings.Repeat("0", len(claim.Nonce)))))
+	release(t, claim, dispatch.NotOwned)
+
+	// Copied and put back, it is ours still.
+	dir = t.TempDir()
+	claim = acquire(t, dir)
+	text = read(t, lockPath(dir))
+	if err := os.Remove(lockPath(dir)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, lockPath(dir), text)
+	release(t, claim, dispatch.Released)
+}
+
+// TestRelease_RemovedByHand: there is nothing to release, and the id is free.
+func TestRelease_RemovedByHand(t *testing.T) {
+	dir := t.TempDir()
+	claim := acquire(t, dir)
+	if err := os.Remove(lockPath(dir)); err != nil {
+		t.Fatal(err)
+	}
+	release(t, claim, dispatch.Absent)
+	release(t, claim, dispatch.Absent)
+	taken(t, dir)
+
+	// With its folder.
+	dir = filepath.Join(t.TempDir(), "locks")
+	claim = acquire(t, dir)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	release(t, claim, dispatch.Absent)
+	taken(t, dir)
+}
+
+// TestRelease_AnotherGoroutine, and another directory to work in.
+func TestRelease_AnotherGoroutine(t *testing.T) {
+	top := t.TempDir()
+	t.Chdir(top)
+	claim := acquire(t, "locks")
+	if want := filepath.Join(top, "locks", id+".lock"); claim.LockPath != want {
+		t.Errorf("lock path is %s, want %s", claim.LockPath, want)
+	}
+	t.Chdir(t.TempDir())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		release(t, claim, dispatch.Released)
+	}()
+	<-done
+	taken(t, filepath.Join(top, "locks"))
+}
+
+// TestRelease_ReadBack: a claim that was read from disk, or from a message, shows who
+// has the id, and is no right to release it.
+func TestRelease_ReadBack(t *testing.T) {
+	dir := t.TempDir()
+	claim := acquire(t, dir)
+	var copied dispatch.Claim
+	if err := json.Unmarshal(read(t, lockPath(dir)), &copied); err != nil {
+		t.Fatal(err)
+	}
+	release(t, &copied, dispatch.NotOwned)
+	release(t, claim, dispatch.Released)
+	release(t, &copied, dispatch.Absent)
+}

@@ -1,0 +1,233 @@
+package ledger_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/ledger"
+)
+
+// roleVar tells the test binary to play a part instead of running tests.
+const roleVar = "HOLDFAST_TEST_ROLE"
+
+// roles say a line when they are where they were to get, and then do nothing more.
+var roles = map[string]func(dir string) error{
+	"holder":  holder,
+	"drafter": drafter,
+	"batcher": batcher,
+}
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVar); role != "" {
+		if err := roles[role](os.Getenv("HOLDFAST_TEST_DIR")); err != nil {
+			fmt.Println(err)
+		}
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// holder appends an event, and keeps the lock.
+func holder(dir string) error {
+	return ledger.Ledger{Dir: dir, AgentID: "holder"}.Locked(context.Background(), func(_ context.Context, w *ledger.Writer) error {
+		if _, err := w.Append([]byte(`"held"`)); err != nil {
+			return err
+		}
+		fmt.Println("held")
+		select {}
+	})
+}
+
+// drafter is a writer that stops with the lock, and with events that are written and
+// not published.
+func drafter(dir string) error {
+	return ledger.Ledger{Dir: dir}.Locked(context.Background(), func(context.Context, *ledger.Writer) error {
+		for _, name := range []string{".event-solo.tmp", ".event-ABC-000001.tmp", ".event-ABC-000002.tmp"} {
+			if err := os.WriteFile(filepath.Join(dir, "ledger", name), []byte("1"), 0o600); err != nil {
+				return err
+			}
+		}
+		fmt.Println("drafted")
+		select {}
+	})
+}
+
+// batcher appends batches until it is killed.
+func batcher(dir string) error {
+	fmt.Println("ready")
+	for n := int64(0); ; {
+		_, err := ledger.Ledger{Dir: dir, NoSync: true}.AppendBatch(context.Background(), numbered(n, 300))
+		if err != nil {
+			return err
+		}
+		n += 300
+	}
+}
+
+// numbered are events that are their own numbers, those behind number n.
+func numbered(n int64, count int) (events [][]byte) {
+	for i := range count {
+		events = append(events, strconv.AppendInt(nil, n+int64(i)+1, 10))
+	}
+	return events
+}
+
+// child is a process that plays a role.
+type child struct {
+	cmd *exec.Cmd
+	t   *testing.T
+	// line is the first that it said.
+	line string
+}
+
+func start(t *testing.T, role, dir string) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd: exec.Command(exe), t: t}
+	c.cmd.Env = append(os.Environ(), roleVar+"="+role, "HOLDFAST_TEST_DIR="+dir)
+	c.cmd.Stderr = os.Stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatalf("%s said nothing: %v", role, lines.Err())
+	}
+	c.line = lines.Text()
+	return c
+}
+
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
+}
+
+var background = context.Background()
+
+// fresh is a ledger without events, and without a folder yet.
+func fresh(t *testing.T) ledger.Ledger {
+	return ledger.Ledger{Dir: t.TempDir(), AgentID: "me", NoSync: true}
+}
+
+// filled is one with n events, which are their own numbers.
+func filled(t *testing.T, n int) ledger.Ledger {
+	t.Helper()
+	l := fresh(t)
+	for i := range n {
+		must(t, l, fmt.Sprint(i+1), int64(i+1))
+	}
+	return l
+}
+
+// must appends an event, which gets the number want.
+func must(t *testing.T, l ledger.Ledger, event string, want int64) {
+	t.Helper()
+	if got, err := l.Append(background, []byte(event)); err != nil || got != want {
+		t.Fatalf("appended %s as %d, %v; want %d", event, got, err, want)
+	}
+}
+
+// at is the path of a file of the ledger.
+func at(l ledger.Ledger, name string) string { return filepath.Join(l.Dir, "ledger", name) }
+
+// write puts a file into the ledger by hand.
+func write(t *testing.T, l ledger.Ledger, name, contents string) {
+	t.Helper()
+	if err := os.MkdirAll(at(l, ""), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at(l, name), []byte(contents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, l ledger.Ledger, name string) {
+	t.Helper()
+	if err := os.Remove(at(l, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds fails the test unless the ledger holds these events, and nothing is wrong.
+func holds(t *testing.T, l ledger.Ledger, want ...string) {
+	t.Helper()
+	var got []string
+	for event, err := range l.Events(0) {
+		if err != nil {
+			t.Errorf("event %d: %v", event.Sequence, err)
+		} else if int64(len(got)+1) != event.Sequence {
+			t.Errorf("event %d comes as number %d", event.Sequence, len(got)+1)
+		}
+		got = append(got, string(event.Data))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the ledger holds %q, want %q", got, want)
+	}
+	if n, err := l.Sequence(); err != nil || n != int64(len(want)) {
+		t.Errorf("the last event is %d, %v; want %d", n, err, len(want))
+	}
+}
+
+// files lists the ledger's folder, less what stays there for good.
+func files(t *testing.T, l ledger.Ledger) string {
+	t.Helper()
+	entries, err := os.ReadDir(at(l, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Name() != ".head" && e.Name() != "ledger.lock.flock" {
+			names = append(names, e.Name())
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// complains fails the test unless err matches target and says all of want.
+func complains(t *testing.T, err, target error, want ...string) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("got error %v, want one that matches %q", err, target)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+// eventually waits for a condition that is bound to come about.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never came about: %s", what)
+		}
+	}
+}
+
+// observer makes a function an Observer.
+type observer func(lock.Event)
+
+func (o observer) Observe(e lock.Event) { o(e) }

@@ -1,0 +1,292 @@
+package platform_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+func init() {
+	roles["open for writing"] = func() { openAndStay(os.O_WRONLY) }
+	roles["open for reading"] = func() { openAndStay(os.O_RDONLY) }
+	roles["map"] = mapAndStay
+}
+
+// pathVar tells a child which file is meant.
+const pathVar = "HOLDFAST_PLATFORM_PATH"
+
+func openAndStay(flag int) {
+	f, err := os.OpenFile(os.Getenv(pathVar), flag, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	sayAndWait("open")
+	f.Close()
+}
+
+// mapAndStay has the file in memory, to be written to, and not open any more.
+func mapAndStay() {
+	f, err := os.OpenFile(os.Getenv(pathVar), os.O_RDWR, 0)
+	if err == nil {
+		_, err = syscall.Mmap(int(f.Fd()), 0, 1, syscall.PROT_WRITE, syscall.MAP_SHARED)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	sayAndWait("mapped")
+}
+
+func wantBeingWritten(t *testing.T, when, path string, want bool) {
+	t.Helper()
+	promptly(t, "BeingWritten", func() {
+		if got, err := platform.BeingWritten(path); err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", when, got, err, want)
+		}
+	})
+}
+
+// filesystems are folders on filesystems of different kinds.
+func filesystems(t *testing.T) map[string]string {
+	t.Helper()
+	memory, err := os.MkdirTemp("/dev/shm", "holdfast")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(memory) })
+	dirs := map[string]string{}
+	for _, dir := range []string{t.TempDir(), memory} {
+		fsys, err := platform.FilesystemOf(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[fsys.Kind] = dir
+	}
+	return dirs
+}
+
+// TestBeingWritten: only who has the file open for writing counts, in whatever
+// process, and only as long.
+func TestBeingWritten(t *testing.T) {
+	for kind, dir := range filesystems(t) {
+		t.Run(kind, func(t *testing.T) {
+			path := filepath.Join(dir, "file")
+			if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantBeingWritten(t, "nobody", path, false)
+			for flag, want := range map[int]bool{
+				os.O_RDONLY: false, os.O_WRONLY: true, os.O_RDWR: true, os.O_WRONLY | os.O_APPEND: true,
+			} {
+				f, err := os.OpenFile(path, flag, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantBeingWritten(t, fmt.Sprintf("we, with flag %#x", flag), path, want)
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+				wantBeingWritten(t, "we, closed again", path, false)
+			}
+			for role, want := range map[string]bool{"open for writing": true, "open for reading": false, "map": true} {
+				t.Setenv(pathVar, path)
+				var said string
+				_, end := playRole(t, role, &said)
+				wantBeingWritten(t, "another process: "+role, path, want)
+				end()
+				wantBeingWritten(t, "another process, ended: "+role, path, false)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != "data" {
+				t.Errorf("the file holds %q (%v)", got, err)
+			}
+		})
+	}
+}
+
+// TestBeingWritten_WriterKilled: what a process that was killed had open, is open no
+// more.
+func TestBeingWritten_WriterKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(pathVar, path)
+	var said string
+	writer, _ := playRole(t, "open for writing", &said)
+	wantBeingWritten(t, "the writer lives", path, true)
+	writer.Process.Kill()
+	writer.Wait()
+	wantBeingWritten(t, "the writer was killed", path, false)
+}
+
+// TestBeingWritten_LeavesNothing: the question hinders nobody who opens the file
+// afterwards, or meanwhile, and leaves nothing open.
+func TestBeingWritten_LeavesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := descriptors(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 500 {
+				if _, err := platform.BeingWritten(path); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 500 {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all.Wait()
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
+}
+
+// TestBeingWritten_NotAFile: what is no regular file is an error, and no wait.
+func TestBeingWritten_NotAFile(t *testing.T) {
+	dir := t.TempDir()
+	regular := filepath.Join(dir, "regular")
+	if err := os.WriteFile(regular, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, make := range map[string]func(path string) error{
+		"folder":           func(path string) error { return os.Mkdir(path, 0o755) },
+		"FIFO":             func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"symlink":          func(path string) error { return os.Symlink(regular, path) },
+		"dangling symlink": func(path string) error { return os.Symlink("nothing", path) },
+	} {
+		path := filepath.Join(dir, name)
+		if err := make(path); err != nil {
+			t.Fatal(err)
+		}
+		promptly(t, name, func() {
+			if written, err := platform.BeingWritten(path); !errors.Is(err, platform.ErrNotRegular) || written {
+				t.Errorf("%s: %v, %v", name, written, err)
+			}
+		})
+	}
+	if _, err := platform.BeingWritten(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// TestRenameNew: what is at the target stays, whatever it is, and so does the source.
+func TestRenameNew(t *testing.T) {
+	for kind, dir := range filesystems(t) {
+		t.Run(kind, func(t *testing.T) {
+			from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+			if err := os.WriteFile(from, []byte("new"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before, err := platform.IdentifyFile(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, make := range map[string]func() error{
+				"file":             func() error { return os.WriteFile(to, []byte("old"), 0o600) },
+				"empty file":       func() error { return os.WriteFile(to, nil, 0o600) },
+				"empty folder":     func() error { return os.Mkdir(to, 0o755) },
+				"dangling symlink": func() error { return os.Symlink("nothing", to) },
+				"symlink to it":    func() error { return os.Symlink(from, to) },
+				"the same file":    func() error { return os.Link(from, to) },
+				"FIFO":             func() error { return syscall.Mkfifo(to, 0o600) },
+			} {
+				if err := make(); err != nil {
+					t.Fatal(err)
+				}
+				there, err := platform.IdentifyFile(to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := platform.RenameNew(from, to); !errors.Is(err, fs.ErrExist) {
+					t.Errorf("%s: error is %v, want %v", name, err, fs.ErrExist)
+				}
+				if now, err := platform.IdentifyFile(to); err != nil || now != there {
+					t.Errorf("%s: it is now %v (%v), was %v", name, now, err, there)
+				}
+				if now, err := platform.IdentifyFile(from); err != nil || now != before {
+					t.Errorf("%s: the source is now %v (%v), was %v", name, now, err, before)
+				}
+				if err := os.Remove(to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := platform.RenameNew(from, to); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := platform.IdentifyFile(to); err != nil || now != before {
+				t.Errorf("renamed, it is %v (%v), want %v", now, err, before)
+			}
+			if _, err := os.Lstat(from); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the source: %v", err)
+			}
+			if err := platform.RenameNew(from, filepath.Join(dir, "other")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("without a source: %v", err)
+			}
+		})
+	}
+}
+
+// TestRenameNew_OneWins: of eight who rename to one path at once one succeeds, and it
+// is that one's file which lies there.
+func TestRenameNew_OneWins(t *testing.T) {
+	const racers = 8
+	dir := t.TempDir()
+	to := filepath.Join(dir, "to")
+	for round := range 200 {
+		begin := make(chan struct{})
+		errs := make([]error, racers)
+		var all sync.WaitGroup
+		for i := range racers {
+			from := filepath.Join(dir, fmt.Sprint(i))
+			if err := os.WriteFile(from, []byte{byte(i)}, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				<-begin
+				errs[i] = platform.RenameNew(from, to)
+			})
+		}
+		close(begin)
+		all.Wait()
+		won := -1
+		for i, err := range errs {
+			switch {
+			case err == nil && won >= 0:
+				t.Fatalf("round %d: %d and %d have won", round, won, i)
+			case err == nil:
+				won = i
+			case !errors.Is(err, fs.ErrExist):
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		if got, err := os.ReadFile(to); err != nil || won < 0 || !bytes.Equal(got, []byte{byte(won)}) {
+			t.Fatalf("round %d: %d has won, %v lies there (%v)", round, won, got, err)
+		}
+		if err := os.Remove(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,404 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock/ledger"
+)
+
+// entry is an event of these tests. ID is unique to one process, N counts what that
+// process appends, Part counts within a batch of Parts.
+type entry struct {
+	ID    string `json:"id"`
+	N     int    `json:"n"`
+	Part  int    `json:"part"`
+	Parts int    `json:"parts"`
+	Pad   string `json:"pad"`
+}
+
+// entries are what process id appends as its number n. Their length shows where one
+// of them is only half there.
+func entries(id string, n, parts int) (batch [][]byte) {
+	for part := range parts {
+		event, err := json.Marshal(entry{id, n, part, parts, strings.Repeat("x", 100*(n%50))})
+		if err != nil {
+			panic(err)
+		}
+		batch = append(batch, event)
+	}
+	return batch
+}
+
+// ledgerAppend appends args[2] times to the ledger at args[0] as args[1], args[3]
+// events at a time, and prints the number of each, once it is done. A single event
+// goes behind the one that was the last when it looked.
+func ledgerAppend(args []string) error {
+	l := ledger.Ledger{Dir: args[0], AgentID: args[1]}
+	count, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	parts, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	l.NoSync = parts > 1 // so that more of the time goes into publishing
+	for n := 0; n < count; {
+		batch := entries(l.AgentID, n, parts)
+		var sequence int64
+		if parts > 1 {
+			sequence, err = l.AppendBatch(context.Background(), batch)
+		} else {
+			var last int64
+			if last, err = l.Sequence(); err != nil {
+				return err
+			}
+			sequence, err = l.AppendIfSequence(context.Background(), batch[0], last)
+			if errors.Is(err, ledger.ErrSequenceMismatch) {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(sequence)
+		n++
+	}
+	return nil
+}
+
+// lane is a place in which one process after another appends until there are
+// enough.
+type lane struct {
+	cmd  *exec.Cmd
+	id   string
+	said chan []int64 // the numbers that the process reported
+}
+
+func (a *appenders) launch(i, round int) {
+	l := &a.lanes[i]
+	l.id, l.said = fmt.Sprintf("%d.%d", i, round), make(chan []int64, 1)
+	l.cmd = play(a.t, "ledger", a.dir, l.id, strconv.Itoa(a.missing[i]), strconv.Itoa(a.parts))
+	out, err := l.cmd.StdoutPipe()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := l.cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	go func(said chan []int64) { said <- numbers(out) }(l.said)
+}
+
+func numbers(r io.Reader) (all []int64) {
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		n, err := strconv.ParseInt(lines.Text(), 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// appenders are processes that append, and are killed and replaced.
+type appenders struct {
+	t        *testing.T
+	dir      string
+	parts    int
+	lanes    []lane
+	missing  []int              // by lane
+	reported map[string][]int64 // by process
+	kills    int
+}
+
+// run has procs processes append count times each, and kills one from time to time.
+func (a *appenders) run(procs, count int, every time.Duration) {
+	a.lanes, a.missing, a.reported = make([]lane, procs), make([]int, procs), map[string][]int64{}
+	for i := range a.lanes {
+		a.missing[i] = count
+		a.launch(i, 0)
+	}
+	a.t.Cleanup(func() {
+		for _, l := range a.lanes {
+			l.cmd.Process.Kill()
+		}
+	})
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for round := 1; a.left() > 0; round++ {
+		<-tick.C
+		i := rand.IntN(procs)
+		if a.missing[i] == 0 {
+			continue
+		}
+		a.lanes[i].cmd.Process.Kill()
+		if a.collect(i) {
+			a.kills++
+		}
+		if a.missing[i] > 0 {
+			a.launch(i, round)
+		}
+	}
+}
+
+func (a *appenders) left() (n int) {
+	for _, m := range a.missing {
+		n += m
+	}
+	return n
+}
+
+// collect takes note of what a process has done, and reports whether it was killed.
+func (a *appenders) collect(i int) (killed bool) {
+	l := a.lanes[i]
+	said := <-l.said
+	err := l.cmd.Wait()
+	if killed = err != nil && strings.Contains(err.Error(), "killed"); err != nil && !killed {
+		a.t.Fatalf("a process ended by itself: %v", err)
+	}
+	a.reported[l.id] = said
+	a.missing[i] -= len(said)
+	return killed
+}
+
+// check reads the ledger: all that was reported is there, once, in its order, and
+// nothing but that and what somebody was killed before reporting.
+func (a *appenders) check() {
+	a.t.Helper()
+	last := int64(0)
+	next := map[string]int{} // the entry that each process has yet to append
+	var batch *entry         // the part that the next one follows, within a batch
+	for event, err := range (ledger.Ledger{Dir: a.dir}).Events(0) {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if last++; event.Sequence != last {
+			a.t.Fatalf("event %d follows %d", event.Sequence, last-1)
+		}
+		var e entry
+		if err := json.Unmarshal(event.Data, &e); err != nil {
+			a.t.Fatal(err)
+		}
+		if want := entries(e.ID, e.N, e.Parts)[e.Part]; string(want) != string(event.Data) {
+			a.t.Errorf("event %d is not what was appended: %s", last, event.Data)
+		}
+		switch {
+		case batch == nil && e.Part != 0, batch != nil && (e.ID != batch.ID || e.N != batch.N || e.Part != batch.Part+1):
+			a.t.Fatalf("event %d (%+v) parts a batch (%+v)", last, e, batch)
+		case e.Part+1 < e.Parts:
+			batch = &e
+			continue
+		}
+		batch = nil
+		if e.N != next[e.ID] {
+			a.t.Fatalf("event %d is number %d of process %s, not %d", last, e.N, e.ID, next[e.ID])
+		}
+		next[e.ID]++
+		if said := a.reported[e.ID]; e.N < len(said) && said[e.N] != last {
+			a.t.Errorf("number %d of process %s was reported as event %d, and is %d", e.N, e.ID, said[e.N], last)
+		}
+	}
+	if batch != nil {
+		a.t.Errorf("the ledger ends within a batch: %+v", *batch)
+	}
+	for id, said := range a.reported {
+		if len(said) > next[id] || next[id] > len(said)+1 {
+			a.t.Errorf("process %s reported %d, and %d are there", id, len(said), next[id])
+		}
+	}
+	a.t.Logf("%d events, %d kills", last, a.kills)
+}
+
+// leftovers are files that no live writer has a use for.
+func leftovers(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	for _, pattern := range []string{".event-*", ".batch", "ledger.lock", "ledger.lock.reclaim*"} {
+		names, err := filepath.Glob(filepath.Join(dir, "ledger", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, names...)
+	}
+	return found
+}
+
+// TestLedger_Chaos: eight processes append 500 events each, and one of them is
+// killed every 50 ms. What was reported done is there once and in order, without a
+// gap and without half an event; and what the dead left goes with the next append.
+func TestLedger_Chaos(t *testing.T) {
+	a := appenders{t: t, dir: t.TempDir(), parts: 1}
+	a.run(8, 500, 50*time.Millisecond)
+	a.check()
+	if _, err := (ledger.Ledger{Dir: a.dir}).Append(context.Background(), []byte(`"end"`)); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, a.dir); left != nil {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestLedger_ChaosOfBatches: the same with several events at a time. All of them are
+// there, with nothing in between, or none.
+func TestLedger_ChaosOfBatches(t *testing.T) {
+	a := appenders{t: t, dir: t.TempDir(), parts: 40}
+	a.run(2, 50, 20*time.Millisecond)
+	// The last batch may be decided, and its writer dead.
+	if _, err := (ledger.Ledger{Dir: a.dir}).AppendBatch(context.Background(), entries("end", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	a.check()
+	if left := leftovers(t, a.dir); left != nil {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// ledgerRace appends to the ledger at args[0], if it is at the number that it reads.
+func ledgerRace(args []string) error {
+	l := ledger.Ledger{Dir: args[0], Timeout: time.Minute}
+	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		expected, err := strconv.ParseInt(orders.Text(), 10, 64)
+		if err != nil {
+			return err
+		}
+		_, err = l.AppendIfSequence(context.Background(), []byte(strconv.Itoa(os.Getpid())), expected)
+		switch {
+		case err == nil:
+			fmt.Println("won")
+		case errors.Is(err, ledger.ErrSequenceMismatch):
+			fmt.Println("lost")
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// TestLedger_OneWinner: of ten processes that append at one sequence, one does.
+func TestLedger_OneWinner(t *testing.T) {
+	const procs, rounds = 10, 30
+	dir := t.TempDir()
+	var orders []io.Writer
+	var answers []*bufio.Scanner
+	for range procs {
+		cmd := play(t, "ledger-cas", dir)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		background(t, cmd)
+		orders, answers = append(orders, in), append(answers, bufio.NewScanner(out))
+	}
+	for round := range int64(rounds) {
+		for _, in := range orders {
+			if _, err := fmt.Fprintln(in, round); err != nil {
+				t.Fatal(err)
+			}
+		}
+		won := 0
+		for i, out := range answers {
+			if !out.Scan() {
+				t.Fatalf("process %d went away", i)
+			}
+			if out.Text() == "won" {
+				won++
+			}
+		}
+		if last, err := (ledger.Ledger{Dir: dir}).Sequence(); won != 1 || last != round+1 || err != nil {
+			t.Fatalf("round %d: %d have won, and the last event is %d, %v", round, won, last, err)
+		}
+	}
+}
+
+// script is how another program appends, in a shell, with a folder as its lock.
+// Source: seed af.
+const script = `#!/bin/bash
+LEDGER_DIR="$1/ledger"
+LOCK_FILE="$LEDGER_DIR/ledger.lock"
+
+while ! mkdir "$LOCK_FILE" 2>/dev/null; do
+    sleep 0.01
+done
+
+NEXT_SEQ=$(ls "$LEDGER_DIR"/event-*.json 2>/dev/null | wc -l)
+NEXT_SEQ=$((NEXT_SEQ + 1))
+
+TEMP_FILE=$(mktemp "$LEDGER_DIR/.event-XXXXX.tmp")
+echo '{"type":"custom_event","timestamp":"'$(date -u +%Y-%m-%dT%H:%M:%SZ)'"}' > "$TEMP_FILE"
+
+mv "$TEMP_FILE" "$LEDGER_DIR/event-$(printf '%06d' $NEXT_SEQ).json"
+
+rmdir "$LOCK_FILE"
+`
+
+// TestLedger_BesideScript: three scripts, each again and again, and three processes
+// of ours append to one ledger. No event is lost, none is replaced, and nobody
+// waits in vain.
+func TestLedger_BesideScript(t *testing.T) {
+	const scripts, runs, procs, count = 3, 40, 3, 40
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "ledger"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range scripts {
+		all.Go(func() {
+			for range runs {
+				if out, err := exec.Command("bash", "-c", script, "bash", dir).CombinedOutput(); err != nil || len(out) > 0 {
+					t.Errorf("the script: %v: %s", err, out)
+				}
+			}
+		})
+	}
+	for i := range procs {
+		all.Go(func() {
+			cmd := play(t, "ledger", dir, fmt.Sprint("ours", i), strconv.Itoa(count), "1")
+			if out, err := cmd.Output(); err != nil {
+				t.Errorf("ours: %v after %d appends", err, strings.Count(string(out), "\n"))
+			}
+		})
+	}
+	all.Wait()
+	theirs, ours := 0, map[string]int{}
+	for event, err := range (ledger.Ledger{Dir: dir}).Events(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e entry
+		if err := json.Unmarshal(event.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.ID == "" {
+			theirs++
+		} else if e.N != ours[e.ID] {
+			t.Errorf("event %d is number %d of %s, not %d", event.Sequence, e.N, e.ID, ours[e.ID])
+		} else {
+			ours[e.ID]++
+		}
+	}
+	if theirs != scripts*runs {
+		t.Errorf("%d events of the scripts, want %d", theirs, scripts*runs)
+	}
+	for i := range procs {
+		if id := fmt.Sprint("ours", i); ours[id] != count {
+			t.Errorf("%d events of %s, want %d", ours[id], id, count)
+		}
+	}
+}
