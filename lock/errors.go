@@ -29,10 +29,11 @@ var (
 
 // Errors that holding and releasing return.
 var (
-	// ErrLost is returned by Release, and is the cause of a Held's context, when
-	// the lock file is no longer the one that the holder made. Someone removed
-	// or took it; it has been left alone.
-	ErrLost = errors.New("lock lost: the lock file is no longer ours")
+	// ErrLost is returned by Release, and is the cause of a hold's context, when
+	// the lock is no longer the holder's: the lock file is not the one that it
+	// made, as someone removed or took it (what is there has been left alone); or
+	// the database's session has ended.
+	ErrLost = errors.New("lock lost: it is no longer ours")
 )
 
 // ErrLocked is returned, as a pointer, when somebody else has the lock, or may

@@ -16,6 +16,8 @@ need() { # COMMAND DEBIAN-PACKAGE...
 need gcc gcc libc6-dev # the race detector links with it
 need flock util-linux  # we must keep out, and be kept out by, flock(1)
 need strace strace     # the order of durable writes is read off it
+need chromium chromium            # the monitor's page is tested in a browser,
+need chromedriver chromium-driver # which this drives
 need python3 python3   # programs in another language take part
 
 if [ -n "$missing" ]; then

@@ -146,6 +146,8 @@ func commands() []command {
 			summary: "print the claims that have not expired"},
 		{name: "claim reap", synopsis: claimReapSynopsis, help: claimReapHelp, do: (*app).claimReap, direct: true,
 			summary: "end the claims that have expired"},
+		{name: "serve", synopsis: serveSynopsis, help: serveHelp, do: (*app).serve, direct: true,
+			summary: "show the locks below folders in a browser"},
 		{name: "version", synopsis: versionSynopsis, help: versionHelp, do: (*app).version,
 			summary: "print the version"},
 		{name: "help", synopsis: helpSynopsis, help: helpHelp, do: (*app).help,

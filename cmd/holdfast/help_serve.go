@@ -1,0 +1,36 @@
+package main
+
+const serveSynopsis = "holdfast serve [-addr HOST:PORT] [-json] DIR..."
+
+const serveHelp = `Serves a page that shows the locks below each DIR: who holds them, since when, on
+what evidence they are believed to live, and who waits for whom. It refreshes itself.
+Free locks are not shown, and nothing is changed by looking. The page's address is
+printed as soon as it can be opened; a signal (Ctrl-C) ends it.
+
+  -addr HOST:PORT   where to listen; without it 127.0.0.1:0, a free port that only this
+                    machine can reach. What locks say of their holders (pids, hosts,
+                    command lines) can be seen by all who reach the address: nobody
+                    is asked for a password
+  -json             print the address as {"url"}
+
+The same is at /api/advisory-locks as JSON, for curl and scripts: {"locks", "total",
+"engines", "at"}, where each lock has pid, application_name, state, query_start,
+namespace (its folder, from DIR), entity_id (its file), mode, granted (false: it is
+waited for), duration (seconds), engine (the DIR), hostname, evidence and blocked_by.
+What is not known is null. A DIR that can't be read is said so in engines, and on the
+page; the others are shown.
+
+On a loopback address only requests for localhost or a loopback address are answered,
+so that no page from elsewhere can read the locks by having its own name lead here.
+
+exit codes:
+  0    a signal has ended it
+  64   wrong use
+  1    a DIR is not there or not a folder, the address can't be listened on, or
+       anything else that went wrong
+
+examples:
+  holdfast serve data
+  holdfast serve -addr 127.0.0.1:8420 data /var/lib/agents
+  curl -s http://127.0.0.1:8420/api/advisory-locks | jq '.locks[] | select(.state == "dead")'
+`

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log"
+	"net"
+	"net/http"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/monitor"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// farewell is how long requests that are being answered may take to end.
+const farewell = 2 * time.Second
+
+// serve shows the locks below folders in a browser, until a signal comes.
+func (a *app) serve(args []string) int {
+	flags := newFlags("serve")
+	addr := flags.String("addr", "127.0.0.1:0", "")
+	asJSON := flags.Bool("json", false, "")
+	if code, ok := a.parse(flags, args); !ok {
+		return code
+	}
+	if flags.NArg() == 0 {
+		return a.misuse(flags.Name(), "DIR is missing")
+	}
+	if _, _, err := net.SplitHostPort(*addr); err != nil {
+		return a.misuse(flags.Name(), fmt.Sprintf("-addr %s is no HOST:PORT", visible(*addr)))
+	}
+	var engines []monitor.Engine
+	for _, dir := range flags.Args() {
+		if strings.HasPrefix(dir, "-") && len(engines) > 0 {
+			return a.misuse(flags.Name(), "flags go before DIR: "+visible(dir))
+		}
+		path, err := folder(dir)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return a.fail(err)
+		}
+		engines = append(engines, monitor.Engine{Name: dir, Lister: lockFiles{path}})
+	}
+	// Before it listens: whoever has read the address may end it.
+	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
+	defer stop()
+	l, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return a.fail(err)
+	}
+	defer l.Close()
+	handler := monitor.New(engines...)
+	if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+		handler = localOnly(handler)
+	} else {
+		a.say("anyone who can reach " + l.Addr().String() + " can see who holds these locks, with their command lines")
+	}
+	if code := a.announce("http://"+l.Addr().String()+"/", *asJSON); code != exitOK {
+		return code
+	}
+	return a.serveOn(ctx, l, handler)
+}
+
+// announce prints where the page is, for people or for a program that waits for it.
+func (a *app) announce(url string, asJSON bool) int {
+	if asJSON {
+		return a.print(struct {
+			URL string `json:"url"`
+		}{url})
+	}
+	if _, err := fmt.Fprintln(a.stdout, "listening on "+url); err != nil {
+		return a.fail(err)
+	}
+	return exitOK
+}
+
+// serveOn answers requests until ctx ends.
+func (a *app) serveOn(ctx context.Context, l net.Listener, h http.Handler) int {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      time.Minute, // a report may be large, and the line slow
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.New(sayWriter{a}, "", 0),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	select {
+	case err := <-failed:
+		return a.fail(err)
+	case <-ctx.Done():
+	}
+	wait, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	if server.Shutdown(wait) != nil {
+		_ = server.Close() // who is still being answered has had the time
+	}
+	return exitOK
+}
+
+// sayWriter says each message it is handed, which may quote what a client has sent.
+type sayWriter struct{ a *app }
+
+func (w sayWriter) Write(message []byte) (int, error) {
+	w.a.say(visible(strings.TrimSpace(string(message))))
+	return len(message), nil
+}
+
+// localOnly refuses requests that are meant for another host. A page from anywhere
+// can have its own name resolve to this machine, and would then be allowed by the
+// browser to read what it finds here; but the Host header still has that name. The
+// port is not looked at: a tunnel may have another.
+func localOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocal(r.Host) {
+			http.Error(w, "only requests for localhost are answered", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLocal reports whether a Host header names this machine, and can't be made to by
+// whoever has a name.
+func isLocal(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// lockFiles lists the lock files below a folder, whoever named them, under their
+// paths: the folder is the space.
+type lockFiles struct{ dir string }
+
+// List yields the locks that somebody has, or died holding, and those who wait for
+// them.
+func (f lockFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) {
+		kernel, _ := platform.ListKernelLocks() // without it, nobody is seen to wait
+		for status, err := range lock.List(ctx, f.dir) {
+			if err != nil {
+				if !yield(lock.Entry{}, err) {
+					return
+				}
+				continue
+			}
+			for _, e := range entries(f.key(status.Path), status, kernel) {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (f lockFiles) key(path string) lock.Key {
+	space, err := filepath.Rel(f.dir, filepath.Dir(path))
+	if err != nil {
+		space = filepath.Dir(path)
+	}
+	return lock.Key{Space: filepath.ToSlash(space), Name: filepath.Base(path)}
+}
+
+// entries are who has a lock, and who waits for it.
+func entries(key lock.Key, s lock.Status, kernel platform.KernelLocks) (all []lock.Entry) {
+	if s.State != lock.StateFree {
+		all = append(all, lock.Entry{Key: key, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder})
+	}
+	sibling, err := platform.IdentifyFile(s.Path + ".flock")
+	if err != nil {
+		return all // nobody can wait for what is not there
+	}
+	for _, pid := range kernel.Waiting(sibling) {
+		w := lock.Entry{Key: key, State: lock.StateHeld, Evidence: lock.KernelLockHeld}
+		if pid > 0 {
+			w.Who = &lock.LockInfo{PID: pid}
+		}
+		if s.Holder != nil {
+			w.BlockedBy = []int{s.Holder.PID}
+		}
+		all = append(all, w)
+	}
+	return all
+}

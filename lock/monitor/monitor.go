@@ -1,0 +1,93 @@
+// Package monitor shows who holds which lock, and who waits for it: as a page for
+// people, and as JSON for programs, from any number of engines at once.
+//
+//	http.Handle("/locks/", http.StripPrefix("/locks", monitor.New(
+//		monitor.Engine{Name: "files", Lister: lock.Dir{Path: "/var/lib/agents"}})))
+//
+// It only looks. Whoever can reach it sees what lock files tell everybody who may
+// read them: pids, hosts, command lines. Who may reach it is for the server to decide,
+// and a server on the loopback address must check the Host header, or a page from
+// elsewhere can have its own name lead to it (DNS rebinding). "holdfast serve" does.
+package monitor
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// Lister is what an engine must be able to do to be shown; every lock.Locker is one.
+// List must be fit to be called again and again, and should end when ctx does.
+type Lister interface {
+	List(ctx context.Context) iter.Seq2[lock.Entry, error]
+}
+
+// Engine is one source of locks, and the name it is shown under.
+type Engine struct {
+	Name   string
+	Lister Lister
+}
+
+// answerTime is how long an engine may take. One that has not answered by then is
+// said to be out of reach, and what it has told so far is shown.
+const answerTime = 5 * time.Second
+
+// New returns a handler that serves the page at / and the JSON at
+// /api/advisory-locks (see Report). The page asks for the JSON by a relative address,
+// so that it works below a prefix too, if that ends with a slash.
+//
+// All engines are asked at the same time. One that fails, or does not answer within
+// five seconds, hides nothing of the others: its error is in the report, and the
+// status is still 200. Requests that come while an engine is being asked share the
+// answer, so that many watchers are no more work for it than one, and one that never
+// answers holds up one goroutine, not one for each request.
+//
+// The handler may be used by several goroutines at once.
+func New(engines ...Engine) http.Handler {
+	h := &handler{}
+	for _, e := range engines {
+		h.engines = append(h.engines, &engine{Engine: e})
+	}
+	return h
+}
+
+type handler struct{ engines []*engine }
+
+// ServeHTTP answers GET and HEAD.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	path := r.URL.Path
+	if path != "/" && path != "/api/advisory-locks" {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	body := page
+	if path == "/" {
+		header.Set("Content-Type", "text/html; charset=utf-8")
+	} else {
+		header.Set("Content-Type", "application/json; charset=utf-8")
+		var err error
+		if body, err = h.report(r.Context()).encode(); err != nil {
+			http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
+			return
+		}
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body) // it fails when nobody listens any more
+	}
+}

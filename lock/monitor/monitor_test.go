@@ -1,0 +1,280 @@
+package monitor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/monitor"
+)
+
+const api = "/api/advisory-locks"
+
+// lister is an engine that is a function.
+type lister func(ctx context.Context, yield func(lock.Entry, error) bool)
+
+func (l lister) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) { l(ctx, yield) }
+}
+
+// of lists these entries.
+func of(entries ...lock.Entry) lister {
+	return func(_ context.Context, yield func(lock.Entry, error) bool) {
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func held(name string, pid int) lock.Entry {
+	return lock.Entry{Key: lock.Key{Space: "s", Name: name}, Granted: true, State: lock.StateHeld,
+		Who: &lock.LockInfo{PID: pid, CreatedAt: time.Now()}}
+}
+
+func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+func report(t *testing.T, h http.Handler) (r monitor.Report) {
+	t.Helper()
+	w := ask(h, "GET", api)
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
+		t.Fatalf("%v in %s", err, w.Body)
+	}
+	if r.Total != len(r.Locks) {
+		t.Errorf("the total is %d of %d", r.Total, len(r.Locks))
+	}
+	return r
+}
+
+func errorOf(t *testing.T, r monitor.Report, name string) string {
+	t.Helper()
+	for _, e := range r.Engines {
+		if e.Name == name && e.Error != nil {
+			return *e.Error
+		} else if e.Name == name {
+			return ""
+		}
+	}
+	t.Fatalf("the engine %s is not in %+v", name, r.Engines)
+	return ""
+}
+
+// TestReport: every field, in a bubble where the time stands still.
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now() // midnight UTC 2000-01-01
+		h := monitor.New(
+			monitor.Engine{Name: "files", Lister: of(
+				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Granted: true, State: lock.StateHeld, Evidence: lock.KernelLockHeld,
+					Who: &lock.LockInfo{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm"}},
+				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, State: lock.StateHeld, Evidence: lock.KernelLockHeld,
+					Who: &lock.LockInfo{PID: 13}, BlockedBy: []int{12}},
+				lock.Entry{Key: lock.Key{Space: ".", Name: "b.lock"}, Granted: true, State: lock.StateUnknown},
+				lock.Entry{Key: lock.Key{Space: ".", Name: "c.lock"}, Granted: true, State: lock.StateDead,
+					Who: &lock.LockInfo{PID: 14, CreatedAt: began.Add(time.Hour), Mode: "shared"}},
+			)},
+			monitor.Engine{Name: "database", Lister: of(
+				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, State: lock.StateHeld, Activity: "active",
+					QueryStart: began.Add(time.Second).In(time.FixedZone("", 3600)),
+					Who:        &lock.LockInfo{PID: 99, Cmd: "worker", CreatedAt: began}, BlockedBy: []int{98, 97}},
+			)},
+		)
+		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
+		got := strings.ReplaceAll(strings.TrimSpace(ask(h, "GET", api).Body.String()), `},{`, "},\n{")
+		const want = `{"locks":[{"pid":12,"application_name":"deploy","state":"held","query_start":"2000-01-01T00:00:00Z","namespace":"jobs","entity_id":"a.lock","mode":"exclusive","granted":true,"duration":90.001,"engine":"files","hostname":"vm","evidence":"kernel lock held","blocked_by":[]},
+{"pid":13,"application_name":null,"state":"held","query_start":null,"namespace":"jobs","entity_id":"a.lock","mode":null,"granted":false,"duration":null,"engine":"files","hostname":null,"evidence":"kernel lock held","blocked_by":[12]},
+{"pid":null,"application_name":null,"state":"unknown","query_start":null,"namespace":".","entity_id":"b.lock","mode":null,"granted":true,"duration":null,"engine":"files","hostname":null,"evidence":null,"blocked_by":[]},
+{"pid":14,"application_name":null,"state":"dead","query_start":"2000-01-01T01:00:00Z","namespace":".","entity_id":"c.lock","mode":"shared","granted":true,"duration":-3509.999,"engine":"files","hostname":null,"evidence":null,"blocked_by":[]},
+{"pid":99,"application_name":"worker","state":"active","query_start":"2000-01-01T00:00:01Z","namespace":"agent","entity_id":"7","mode":"exclusive","granted":false,"duration":89.001,"engine":"database","hostname":null,"evidence":null,"blocked_by":[98,97]}],"total":5,"engines":[{"name":"files","error":null},
+{"name":"database","error":null}],"at":"2000-01-01T00:01:30.001234567Z"}`
+		if got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+func TestReport_Empty(t *testing.T) {
+	got := ask(monitor.New(), "GET", api).Body.String()
+	if !strings.HasPrefix(got, `{"locks":[],"total":0,"engines":[],"at":"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestReport_Years: a lock file can name any time, and must not spoil the report.
+func TestReport_Years(t *testing.T) {
+	e := held("l", 1)
+	e.Who.CreatedAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600)) // 10000 in UTC
+	if r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)})); r.Locks[0].QueryStart != nil || r.Locks[0].Duration != nil {
+		t.Errorf("got %+v", r.Locks[0])
+	}
+}
+
+func TestReport_Errors(t *testing.T) {
+	h := monitor.New(
+		monitor.Engine{Name: "broken", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
+			yield(lock.Entry{}, errors.New("no route to host"))
+		})},
+		monitor.Engine{Name: "partly", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
+			for i := range 3 {
+				yield(lock.Entry{}, fmt.Errorf("failure %d", i))
+				yield(held(fmt.Sprint("p", i), i+1), nil)
+			}
+		})},
+		monitor.Engine{Name: "panics", Lister: lister(func(context.Context, func(lock.Entry, error) bool) { panic("oh") })},
+		monitor.Engine{Name: "nil"},
+		monitor.Engine{Name: "sound", Lister: of(held("l", 7))},
+	)
+	for range 2 { // a failure leaves nothing behind
+		r := report(t, h)
+		if r.Total != 4 || *r.Locks[3].PID != 7 {
+			t.Errorf("the others are not shown: %+v", r.Locks)
+		}
+		for name, want := range map[string]string{
+			"broken": "no route to host", "partly": "failure 0 (and 2 more)", "panics": "panic: oh", "sound": "",
+		} {
+			if got := errorOf(t, r, name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		if errorOf(t, r, "nil") == "" {
+			t.Error("an engine that is none is not said to be so")
+		}
+	}
+}
+
+// TestReport_Hang: engines that do not answer hide nothing, are not asked again while
+// they are silent, and are again when they have ended.
+func TestReport_Hang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		release := make(chan struct{})
+		h := monitor.New(
+			monitor.Engine{Name: "deaf", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
+				calls++
+				yield(held("first", 1), nil)
+				<-release // whatever its context says
+				yield(held("second", 2), nil)
+			})},
+			monitor.Engine{Name: "quitter", Lister: lister(func(ctx context.Context, _ func(lock.Entry, error) bool) { <-ctx.Done() })},
+			monitor.Engine{Name: "sound", Lister: of(held("l", 7))},
+		)
+		for i := range 3 {
+			began := time.Now()
+			r := report(t, h)
+			if took := time.Since(began); took != 5*time.Second {
+				t.Errorf("request %d took %v", i, took)
+			}
+			if r.Total != 2 || *r.Locks[0].PID != 1 || *r.Locks[1].PID != 7 {
+				t.Errorf("request %d: %+v", i, r.Locks)
+			}
+			for _, name := range []string{"deaf", "quitter"} {
+				if got := errorOf(t, r, name); got != "no answer within 5s" {
+					t.Errorf("request %d: %s: %q", i, name, got)
+				}
+			}
+		}
+		if calls != 1 {
+			t.Errorf("the silent engine was asked %d times", calls)
+		}
+		close(release)
+		synctest.Wait()
+		if r := report(t, h); errorOf(t, r, "deaf") != "" || r.Total != 3 || calls != 2 {
+			t.Errorf("after it has ended, asked %d times: %+v", calls, r)
+		}
+	})
+}
+
+// TestReport_Shared: who comes while an engine is asked shares the answer, and gets
+// it though whoever asked first has left.
+func TestReport_Shared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		h := monitor.New(monitor.Engine{Name: "e", Lister: lister(func(ctx context.Context, yield func(lock.Entry, error) bool) {
+			calls++
+			time.Sleep(time.Second)
+			yield(held("l", 7), ctx.Err())
+		})})
+		ctx, leave := context.WithCancel(t.Context())
+		go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", api, nil))
+		synctest.Wait()
+		done := make(chan monitor.Report)
+		for range 10 {
+			go func() { done <- report(t, h) }()
+		}
+		synctest.Wait()
+		leave()
+		for range 10 {
+			if r := <-done; r.Total != 1 || errorOf(t, r, "e") != "" {
+				t.Errorf("got %+v", r)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("asked %d times", calls)
+		}
+	})
+}
+
+// TestReport_Hostile: what strangers write arrives unchanged, as text without a
+// character that could do something to a terminal or end a script.
+func TestReport_Hostile(t *testing.T) {
+	const nasty = "</script><img src=x onerror=alert(1)>\x00\x1b[2J\u009b\u202e\U000e0041\u2028\"\\"
+	e := held(nasty, 1)
+	e.Key.Space, e.Who.Cmd, e.Who.Hostname, e.Who.Mode, e.Activity = nasty, nasty, nasty, nasty, nasty
+	e.Evidence = nasty
+	h := monitor.New(monitor.Engine{Name: nasty, Lister: of(e)},
+		monitor.Engine{Name: "b", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
+			yield(lock.Entry{}, errors.New(nasty))
+		})})
+	body := strings.TrimSuffix(ask(h, "GET", api).Body.String(), "\n")
+	for _, r := range body {
+		if !unicode.IsPrint(r) || r == '<' {
+			t.Fatalf("%U in %q", r, body)
+		}
+	}
+	r := report(t, h)
+	l := r.Locks[0]
+	for _, got := range []string{l.Namespace, l.EntityID, *l.ApplicationName, *l.Hostname, *l.Mode, l.State, *l.Evidence, l.Engine, errorOf(t, r, "b")} {
+		if got != nasty {
+			t.Errorf("%q became %q", nasty, got)
+		}
+	}
+	e = held("\xff", 1)
+	if r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)})); r.Locks[0].EntityID != "\ufffd" {
+		t.Errorf("a name that is no text: %q", r.Locks[0].EntityID)
+	}
+}
+
+func TestReport_Many(t *testing.T) {
+	const many = 5000
+	entries := make([]lock.Entry, many)
+	for i := range entries {
+		entries[i] = held(fmt.Sprint(i), i+1)
+	}
+	r := report(t, monitor.New(monitor.Engine{Name: "a", Lister: of(entries...)}, monitor.Engine{Name: "b", Lister: of(entries...)}))
+	if r.Total != 2*many {
+		t.Fatalf("%d entries", r.Total)
+	}
+	for i, l := range r.Locks {
+		if *l.PID != i%many+1 || l.EntityID != fmt.Sprint(i%many) || l.Engine != map[bool]string{true: "a", false: "b"}[i < many] {
+			t.Fatalf("entry %d is %+v", i, l)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package monitor_test
+
+import (
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock/monitor"
+)
+
+func TestMethodsAndPaths(t *testing.T) {
+	h := monitor.New()
+	for _, path := range []string{"/", api} {
+		got, head := ask(h, "GET", path), ask(h, "HEAD", path)
+		if got.Code != http.StatusOK || head.Code != http.StatusOK {
+			t.Errorf("%s: GET %d, HEAD %d", path, got.Code, head.Code)
+		}
+		if n := got.Header().Get("Content-Length"); n != strconv.Itoa(got.Body.Len()) || head.Body.Len() != 0 {
+			t.Errorf("%s: length %s of %d; HEAD has %d", path, n, got.Body.Len(), head.Body.Len())
+		}
+		if a, b := got.Header().Get("Content-Type"), head.Header().Get("Content-Type"); a != b || !strings.HasSuffix(a, "; charset=utf-8") {
+			t.Errorf("%s: GET is %q, HEAD %q", path, a, b)
+		}
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get"} {
+			if w := ask(h, method, path); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, w.Code, w.Header().Get("Allow"))
+			}
+		}
+	}
+	for _, path := range []string{"/x", "/api", "/api/", api + "/", "/index.html", "//", "/api/../", "/favicon.ico", "/%00"} {
+		if w := ask(h, "GET", path); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if w := ask(h, "GET", "/?q=1"); w.Code != http.StatusOK {
+		t.Errorf("a query leads to %d", w.Code)
+	}
+	if w := ask(http.StripPrefix("/locks", h), "GET", "/locks"+api); w.Code != http.StatusOK {
+		t.Errorf("below a prefix: %d", w.Code)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	for _, path := range []string{"/", api, "/missing"} {
+		header := ask(monitor.New(), "GET", path).Header()
+		for name, want := range map[string]string{
+			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		policy := header.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none';", "connect-src 'self';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("%s: %q is missing in %q", path, part, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: too much is allowed: %v", path, header)
+		}
+	}
+}
+
+// TestPage_Alone: the page names no other resource, and has nothing in it that would
+// read a text as HTML or code. That it works, a browser must tell.
+func TestPage_Alone(t *testing.T) {
+	page, err := os.ReadFile("page.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(monitor.New(), "GET", "/").Body.String(); got != string(page) {
+		t.Error("another page is served")
+	}
+	forbidden := regexp.MustCompile(`(?i)https?:|//[a-z]|\bsrc=|@import|url\(|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\bstyle=|\bon[a-z]+="`)
+	if found := forbidden.FindAll(page, -1); found != nil {
+		t.Errorf("the page has %q", found)
+	}
+}
