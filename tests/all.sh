@@ -20,6 +20,10 @@ need chromium chromium            # the monitor's page is tested in a browser,
 need chromedriver chromium-driver # which this drives
 need python3 python3   # programs in another language take part
 
+if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+	need initdb postgresql # the engine on it is tested with a real server
+fi
+
 if [ -n "$missing" ]; then
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
 		echo "tests/all.sh: installing$missing"
@@ -34,7 +38,7 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for module in . tests benchmarks; do
+for module in . lock/pg tests benchmarks; do
 	echo "== go test -race, module $module"
 	(cd "$module" && CGO_ENABLED=1 go test -race -v "$@" ./...) >"$log" 2>&1 || {
 		grep -v '^ *=== \|^ *--- PASS\|^PASS' "$log"

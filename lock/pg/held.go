@@ -1,0 +1,155 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// unlockPatience bounds how long the server may take to give a lock back. Beyond it
+// the connection is closed.
+const unlockPatience = 10 * time.Second
+
+// watchAfter is how long a hold goes unwatched: most are over sooner.
+const watchAfter = 5 * time.Millisecond
+
+// identity tells one lock from all others, for reentrancy.
+type identity struct {
+	database string
+	number   number
+}
+
+// Held is a lock that is held, on a connection of its own. Its methods may be called
+// by several goroutines at once.
+type Held struct {
+	attempt *attempt
+	info    lock.LockInfo
+	fence   int64
+	since   time.Time
+	tie     *lock.Tie
+
+	// beat is from when on the server, at the earliest, counts the lease. It
+	// belongs to the watcher.
+	beat time.Time
+
+	mu       sync.Mutex // guards what follows; the connection is the watcher's while it runs
+	over     bool
+	starting *time.Timer
+	stop     context.CancelFunc // ends the watcher; nil if there is none
+	watching chan struct{}      // closed when it has ended
+}
+
+var _ lock.Hold = (*Held)(nil)
+
+// hold makes an attempt that was granted a Held.
+func (a *attempt) hold(ctx context.Context, fence int64) (*Held, error) {
+	h := &Held{
+		attempt: a, fence: fence, since: time.Now(),
+		info: lock.LockInfo{
+			PID: int(a.conn.Conn().PgConn().PID()), CreatedAt: time.Now().UTC(),
+			Cmd: a.locker.options.Cmd, Hostname: a.locker.host, Mode: a.mode.name,
+		},
+	}
+	h.tie = lock.NewTie(h, h.is)
+	if a.locker.options.Lease > 0 {
+		if err := h.beginLease(ctx); err != nil {
+			return nil, a.failed(ctx, err)
+		}
+	}
+	h.starting = time.AfterFunc(watchAfter, h.startWatch)
+	a.locker.observe(lock.Event{Kind: lock.Acquired, Path: a.key.String(), Duration: h.since.Sub(a.begun)})
+	return h, nil
+}
+
+// is reports whether h is of the lock with this identity, or, for a Locker, of it.
+func (h *Held) is(id any) bool {
+	switch id := id.(type) {
+	case identity:
+		return id == identity{h.attempt.locker.database, h.attempt.number}
+	case *Locker:
+		return id == h.attempt.locker
+	}
+	return false
+}
+
+// Key returns the lock's key.
+func (h *Held) Key() lock.Key { return h.attempt.key }
+
+// Info tells who has the lock: PID is that of the server's process for this session,
+// as List shows it.
+func (h *Held) Info() lock.LockInfo { return h.info }
+
+// Fence returns a number that is greater than that of every earlier holder of any
+// lock of this database. A shared lock has none (errors.ErrUnsupported).
+func (h *Held) Fence() (int64, error) {
+	if h.info.Mode == shared.name {
+		return 0, fmt.Errorf("pg: fence of %s: readers have none: %w", h.attempt.key, errors.ErrUnsupported)
+	}
+	return h.fence, nil
+}
+
+// Lost is closed when the session that had the lock has ended.
+func (h *Held) Lost() <-chan struct{} { return h.tie.Lost() }
+
+// Context returns a context that is done when parent is, or, with a cause that
+// matches lock.ErrLost, when the lock is lost. It carries the hold: see lock.Tie.
+func (h *Held) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
+
+// Release gives the lock back, and its connection to the pool. Only the first call
+// does so; further ones return nil. If the lock was not ours any more, or if it can't
+// be told, the connection is closed, which frees the lock, and the error matches
+// lock.ErrLost.
+func (h *Held) Release() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
+	h.over = true
+	h.stopWatch()
+	a := h.attempt
+	limited, cancel := context.WithTimeout(context.Background(), unlockPatience)
+	defer cancel()
+	had, err := false, error(nil)
+	select {
+	case <-h.tie.Lost():
+	default:
+		had, err = a.unlock(limited)
+	}
+	if had && err == nil {
+		if a.locker.options.Lease > 0 {
+			err = endLease(limited, a)
+		}
+	}
+	if err != nil || !had {
+		h.lose(err)
+		a.destroy()
+		h.tie.End()
+		return errors.Join(fmt.Errorf("pg: release %s: %w", a.key, lock.ErrLost), err)
+	}
+	a.giveBack()
+	h.tie.End()
+	a.locker.observe(lock.Event{Kind: lock.Released, Path: a.key.String(), Duration: time.Since(h.since)})
+	return nil
+}
+
+// unlock gives the lock back, and reports whether the session had it.
+func (a *attempt) unlock(ctx context.Context) (had bool, err error) {
+	err = a.query(ctx, "SELECT "+a.mode.free+a.params(), a.number.args(), &had)
+	return had, err
+}
+
+// lose makes the loss known.
+func (h *Held) lose(why error) {
+	cause := fmt.Errorf("pg: hold %s: %w", h.attempt.key, lock.ErrLost)
+	if why != nil {
+		cause = fmt.Errorf("%w: %w", cause, why)
+	}
+	if h.tie.Lose(cause) {
+		h.attempt.locker.observe(lock.Event{Kind: lock.Lost, Path: h.attempt.key.String(), Duration: time.Since(h.since)})
+	}
+}
