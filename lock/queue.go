@@ -46,9 +46,15 @@ type ticket struct {
 
 // A kernelWait is a wait in the kernel, which can't be called off. When the
 // goroutine that began it goes away it stays, and whoever is first then adopts it.
-// If nobody is left when the lock is granted, it gives the lock back at once.
+// If nobody is left when the lock is granted, it gives the lock back at once. So that
+// a writer who has gone does not keep readers from readers, an exclusive one then
+// waits on without the turnstile.
 type kernelWait struct {
 	came chan kernelPlace // holds one
+
+	// Guarded by queuesMu:
+	turnstile *platform.Turnstile // nil before it is had, and after it was opened
+	abandoned bool
 }
 
 // kernelPlace is what a wait in the kernel brings.
@@ -107,6 +113,11 @@ func (t *ticket) leave() {
 			q.wait = nil
 			place.giveBack(q.key)
 		default:
+			if q.key.mode == platform.Exclusive { // readers need it, to be together
+				q.wait.abandoned = true
+				q.wait.turnstile.Open()
+				q.wait.turnstile = nil
+			}
 			return // it waits on, and may be adopted; see park
 		}
 	}
@@ -118,6 +129,9 @@ func (t *ticket) leave() {
 func (q *queue) adopted() *kernelWait {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
+	if q.wait != nil {
+		q.wait.abandoned = false
+	}
 	return q.wait
 }
 
@@ -129,13 +143,14 @@ func (q *queue) park(sibling string, queued bool, turnstile *platform.Turnstile)
 	}
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
-	w := &kernelWait{came: make(chan kernelPlace, 1)}
+	w := &kernelWait{came: make(chan kernelPlace, 1), turnstile: turnstile}
 	q.wait = w
 	go func() {
-		place := waitInKernel(sibling, q.key.mode, queued, turnstile)
+		place := w.inKernel(sibling, q.key.mode, queued && turnstile == nil)
 		uncountParked()
 		queuesMu.Lock()
 		defer queuesMu.Unlock()
+		place.turnstile = w.turnstile
 		if q.line.Len() == 0 {
 			q.wait = nil
 			delete(queues, q.key)
@@ -165,13 +180,21 @@ func uncountParked() {
 	parked--
 }
 
-// waitInKernel takes the turnstile, unless the caller has it, and then the lock.
-func waitInKernel(sibling string, mode platform.Mode, queued bool, turnstile *platform.Turnstile) (p kernelPlace) {
-	p.turnstile = turnstile
-	if queued && turnstile == nil {
-		if p.turnstile, p.err = platform.WaitTurnstile(sibling); p.err != nil {
-			return p
+// inKernel waits for the turnstile, unless there is none or the caller brought it, and
+// then for the lock.
+func (w *kernelWait) inKernel(sibling string, mode platform.Mode, queued bool) (p kernelPlace) {
+	if queued {
+		turnstile, err := platform.WaitTurnstile(sibling)
+		if err != nil {
+			return kernelPlace{err: err}
 		}
+		queuesMu.Lock()
+		if w.abandoned {
+			turnstile.Open()
+		} else {
+			w.turnstile = turnstile
+		}
+		queuesMu.Unlock()
 	}
 	p.lock, p.err = platform.WaitKernelLock(sibling, mode)
 	return p

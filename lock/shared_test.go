@@ -304,3 +304,33 @@ func TestShared_StressOneProcess(t *testing.T) {
 	t.Logf("%d readers came beside another", all.check(t))
 	wantFree(t, f.Path)
 }
+
+// TestAcquire_WriterGoneLetsReadersIn: a writer who waited for readers and gave up is
+// in nobody's way, though its wait in the kernel can't be called off.
+func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
+	f := queued(t)
+	other := start(t, "member", f.Path)
+	other.do("shared", "held")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	writer := beginAcquire(t, ctx, f)
+	parkedIs(t, 1)
+	if held, err := f.TryAcquireShared(t.Context()); err == nil {
+		t.Error("a reader passed a writer who waits", held.Release())
+	}
+	cancel()
+	if err := get(t, writer).err; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	held, err := f.TryAcquireShared(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, held)
+	// Who comes next adopts the wait.
+	next := beginAcquire(t, t.Context(), f)
+	other.do("release", "released")
+	letGo(t, getHeld(t, next))
+	parkedIs(t, 0)
+	wantFree(t, f.Path)
+}
