@@ -52,13 +52,13 @@ func (f File) try(ctx context.Context, mode platform.Mode) (*Held, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, pathError("acquire", a.file.Path, contextError(ctx))
+	}
 	if err := a.reentrant(ctx); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		if ctx.Err() != nil {
-			return nil, pathError("acquire", a.file.Path, contextError(ctx))
-		}
 		held, err := a.tryOnce(ctx)
 		if err == nil && ctx.Err() != nil { // cancel beats acquire
 			return nil, also(pathError("acquire", a.file.Path, contextError(ctx)), held.Release())

@@ -65,7 +65,7 @@ func (d Dir) At(key Key) (File, error) {
 	f := d.File
 	space, name := escape(key.Space), escape(key.Name)+".lock"
 	if d.Path == "" {
-		return f, fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
+		return f, errNoFolder
 	}
 	if key.Space == "" || key.Name == "" || len(space) > maxBase {
 		return f, fmt.Errorf("%w: lock key %q: neither part may be empty, or longer than a file's name", ErrInvalidName, key)
@@ -74,14 +74,26 @@ func (d Dir) At(key Key) (File, error) {
 	return f, checkPath(f.Path)
 }
 
+var errNoFolder = fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
+
 // List yields the locks below the folder that somebody has, or died holding, and, on
 // Linux, those who wait in the kernel for them: the first of each process. A waiter
 // whose pid the kernel does not tell has no Who.
 func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
+		// Absolute, as the paths of a Status are; and a link to the folder counts
+		// as the folder, which it is for At.
+		d, err := d.absolute()
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
 		locks, _ := platform.ListKernelLocks()
-		for status, err := range List(ctx, d.Path) {
+		for status, err := range List(ctx, d.Path+string(filepath.Separator)+".") {
 			key, ok := d.key(status.Path)
+			if ok && err == nil {
+				status, err = d.judge(ctx, key, status, locks)
+			}
 			if err == nil && (!ok || status.State == StateFree && len(locks.Waiting(siblingID(status.Path))) == 0) {
 				continue
 			}
@@ -111,18 +123,50 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
+func (d Dir) absolute() (Dir, error) {
+	if d.Path == "" {
+		return d, errNoFolder
+	}
+	path, err := filepath.Abs(d.Path)
+	if err != nil {
+		return d, pathError("resolve", d.Path, err)
+	}
+	d.Path = path
+	return d, nil
+}
+
+// judge looks again at what List found, if File has settings by which acquiring
+// would judge it otherwise.
+func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.KernelLocks) (Status, error) {
+	if d.File.Parse == nil && d.File.StaleAfter == 0 {
+		return s, nil
+	}
+	f, err := d.At(key)
+	if err != nil {
+		return s, err
+	}
+	a, err := f.begin(platform.Exclusive)
+	if err != nil {
+		return s, err
+	}
+	return a.inspect(ctx, locks)
+}
+
 func siblingID(path string) platform.FileID {
 	id, _ := platform.IdentifyFile(path + siblingSuffix) // the zero FileID is no file's
 	return id
 }
 
-// key is the inverse of At; false for what is not the path of a key.
+// key is the inverse of At; false, and no key, for what is not the path of one.
 func (d Dir) key(path string) (Key, bool) {
 	folder, file := filepath.Split(path)
 	name, ok := strings.CutSuffix(file, ".lock")
 	key := Key{unescape(filepath.Base(folder)), unescape(name)}
 	at, err := d.At(key)
-	return key, ok && err == nil && filepath.Clean(at.Path) == filepath.Clean(path)
+	if !ok || err != nil || filepath.Clean(at.Path) != filepath.Clean(path) {
+		return Key{}, false
+	}
+	return key, true
 }
 
 const hexDigits = "0123456789ABCDEF"
@@ -133,7 +177,9 @@ func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 && i < len(s)-1
+		// No name is one of the files beside a lock file.
+		beside := strings.HasPrefix(s[i:], markerSuffix)
+		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 && i < len(s)-1 && !beside
 		if plain && (i > 0 || filepath.IsLocal(s)) { // "NUL" is none on Windows
 			b.WriteByte(c)
 		} else {

@@ -116,6 +116,10 @@ func AcquireKeys(ctx context.Context, l Locker, keys ...Key) (*Set, error) {
 			return nil, also(err, s.Release())
 		}
 		s.held = append(s.held, held)
+		// Two keys may be one lock to an engine that shortens them, or to a folder
+		// that ignores case: then we would wait for ourselves. And where one is
+		// lost, the others need not be waited for.
+		ctx = held.Context(ctx)
 	}
 	return s, nil
 }

@@ -147,9 +147,9 @@ func (q *queue) park(sibling string, queued bool, turnstile *platform.Turnstile)
 	q.wait = w
 	go func() {
 		place := w.inKernel(sibling, q.key.mode, queued && turnstile == nil)
-		uncountParked()
 		queuesMu.Lock()
 		defer queuesMu.Unlock()
+		parked--
 		place.turnstile = w.turnstile
 		if q.line.Len() == 0 {
 			q.wait = nil

@@ -1,0 +1,315 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// holdKey acquires a lock until the end of the test.
+func holdKey(t *testing.T, d lock.Dir, key lock.Key) lock.Hold {
+	t.Helper()
+	held, err := d.TryAcquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Release() })
+	return held
+}
+
+// listed gives the entries, and the errors, of a Dir.
+func listed(d lock.Dir) (entries []lock.Entry, errs []error) {
+	for e, err := range d.List(context.Background()) {
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			entries = append(entries, e)
+		}
+	}
+	return entries, errs
+}
+
+func wantEntries(t *testing.T, d lock.Dir, want ...lock.Key) []lock.Entry {
+	t.Helper()
+	entries, errs := listed(d)
+	if len(errs) != 0 {
+		t.Error(errs)
+	}
+	var keys []lock.Key
+	for _, e := range entries {
+		keys = append(keys, e.Key)
+	}
+	if !slices.Equal(keys, want) {
+		t.Fatalf("listed %q, want %q", keys, want)
+	}
+	return entries
+}
+
+func TestDir_ListHeld(t *testing.T) {
+	d := lock.Dir{Path: t.TempDir(), File: lock.File{Cmd: "mine"}}
+	wantEntries(t, d)
+	a, b := lock.Key{Space: "a/b", Name: "../c"}, lock.Key{Space: "z", Name: "z"}
+	held := holdKey(t, d, b)
+	holdKey(t, d, a)
+	e := wantEntries(t, d, a, b)[1]
+	if !e.Granted || e.State != lock.StateHeld || e.Evidence != lock.KernelLockHeld || e.Who == nil || e.Who.Nonce != held.Info().Nonce || e.Who.Cmd != "mine" {
+		t.Errorf("listed as %+v of %+v", e, e.Who)
+	}
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, d, a)
+}
+
+// TestDir_ListByAnyName: of the folder.
+func TestDir_ListByAnyName(t *testing.T) {
+	parent := t.TempDir()
+	t.Chdir(parent)
+	if err := os.MkdirAll("real/locks", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real/locks", "link"); err != nil {
+		t.Fatal(err)
+	}
+	key := lock.Key{Space: "s", Name: "n"}
+	holdKey(t, lock.Dir{Path: filepath.Join(parent, "real/locks")}, key)
+	for _, path := range []string{
+		"real/locks", "./real/locks", "real/locks/", "real//locks/.", "real/../real/locks", "link", "./link", "link/",
+		parent + "/link", parent + "/real/locks/", parent + "/./real/locks",
+	} {
+		if held, err := (lock.Dir{Path: path}).TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.ErrLocked)) {
+			t.Errorf("%s: acquired %v, %v", path, held, err)
+		}
+		wantEntries(t, lock.Dir{Path: path}, key)
+	}
+	t.Chdir("real/locks")
+	wantEntries(t, lock.Dir{Path: "."}, key)
+	t.Chdir("s")
+	wantEntries(t, lock.Dir{Path: ".."}, key)
+}
+
+// TestDir_ListForeign: what is not the lock of a key is left out.
+func TestDir_ListForeign(t *testing.T) {
+	d := lock.Dir{Path: t.TempDir()}
+	for _, file := range []string{
+		"top.lock", "s/notes.txt", "s/name", "s/%2f.lock", "s/%41.lock", "s/.lock", "s/a b.lock", "s/a.lock.reclaim",
+		"s/deep/er.lock", "s p/a.lock", ".git/index.lock", "s/%.lock", "s/a%2.lock",
+	} {
+		path := filepath.Join(d.Path, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		putDeadClaim(t, path)
+		if err := os.WriteFile(path+".flock", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantEntries(t, d)
+	key := lock.Key{Space: "s", Name: "notes"}
+	holdKey(t, d, key)
+	wantEntries(t, d, key)
+}
+
+func TestDir_ListDead(t *testing.T) {
+	d := lock.Dir{Path: t.TempDir()}
+	key := lock.Key{Space: "s", Name: "dead"}
+	if err := holdKey(t, d, key).Release(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := d.At(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, "holder", at.Path)
+	c.do("try", "held")
+	c.kill()
+	e := wantEntries(t, d, key)[0]
+	if e.State != lock.StateDead || !e.Granted || e.Who == nil || e.Who.PID != c.cmd.Process.Pid {
+		t.Errorf("listed as %+v of %+v", e, e.Who)
+	}
+	if err := holdKey(t, d, key).Release(); err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, d)
+}
+
+// TestDir_ListWaiting: of each process, the first one who waits.
+func TestDir_ListWaiting(t *testing.T) {
+	d := lock.Dir{Path: t.TempDir()}
+	key, other := lock.Key{Space: "s", Name: "wanted"}, lock.Key{Space: "s", Name: "z"}
+	at, err := d.At(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := holdKey(t, d, key)
+	holdKey(t, d, other)
+	c := start(t, "member", at.Path)
+	c.do("acquire", "waiting")
+	var entries []lock.Entry
+	eventually(t, "who waits is listed", func() bool {
+		entries, _ = listed(d)
+		return len(entries) == 3
+	})
+	e := entries[1]
+	if e.Key != key || e.Granted || e.State != lock.StateHeld || !slices.Equal(e.BlockedBy, []int{os.Getpid()}) {
+		t.Errorf("listed as %+v", e)
+	}
+	if e.Who != nil && e.Who.PID != c.cmd.Process.Pid {
+		t.Errorf("pid %d waits, want %d", e.Who.PID, c.cmd.Process.Pid)
+	}
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	c.expect("held")
+	wantEntries(t, d, key, other)
+	c.do("release", "released")
+	wantEntries(t, d, other)
+}
+
+// TestDir_ListJudgesAsAcquiring: by the settings of the File.
+func TestDir_ListJudgesAsAcquiring(t *testing.T) {
+	key := lock.Key{Space: "s", Name: "n"}
+	put := func(d lock.Dir, claim string, age time.Duration) {
+		t.Helper()
+		if err := holdKey(t, d, key).Release(); err != nil { // makes the sibling
+			t.Fatal(err)
+		}
+		at, _ := d.At(key)
+		if err := os.WriteFile(at.Path, []byte(claim), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(at.Path, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A bare claim of ours proves nothing but by its age.
+	claim := func(age time.Duration) string {
+		return `{"pid":1,"created_at":"` + time.Now().Add(-age).UTC().Format(time.RFC3339) + `"}`
+	}
+	for after, want := range map[time.Duration]lock.State{0: lock.StateUnknown, time.Minute: lock.StateDead, -1: lock.StateUnknown} {
+		d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: after}}
+		put(d, claim(time.Hour), time.Hour)
+		if e := wantEntries(t, d, key)[0]; e.State != want {
+			t.Errorf("StaleAfter %v: %s (%s), want %s", after, e.State, e.Evidence, want)
+		}
+		held, err := d.TryAcquire(t.Context(), key)
+		if acquired := err == nil; acquired != (want == lock.StateDead) {
+			t.Errorf("StaleAfter %v: acquired %v, and listed as %s", after, err, want)
+		}
+		if held != nil {
+			held.Release()
+		}
+	}
+	// Another program's format.
+	d := lock.Dir{Path: t.TempDir(), File: lock.File{Parse: func(data []byte) (lock.LockInfo, error) {
+		if !strings.HasPrefix(string(data), "pid 1") {
+			return lock.LockInfo{}, errors.New("not ours")
+		}
+		return lock.LockInfo{PID: 1, CreatedAt: time.Now(), Cmd: "parsed"}, nil
+	}}}
+	at, _ := d.At(key)
+	if err := os.Mkdir(filepath.Dir(at.Path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{at.Path, at.Path + ".flock"} {
+		if err := os.WriteFile(path, []byte("pid 1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := wantEntries(t, d, key)[0]; e.Who == nil || e.Who.Cmd != "parsed" || e.State != lock.StateUnknown {
+		t.Errorf("listed as %+v of %+v", e, e.Who)
+	}
+}
+
+func TestDir_ListErrors(t *testing.T) {
+	_, errs := listed(lock.Dir{Path: filepath.Join(t.TempDir(), "missing")})
+	if len(errs) != 1 || !errors.Is(errs[0], fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", errs)
+	}
+	t.Chdir(t.TempDir())
+	if entries, errs := listed(lock.Dir{}); len(entries) != 0 || len(errs) != 1 || !errors.Is(errs[0], lock.ErrInvalidName) {
+		t.Errorf("no folder: %v, %v", entries, errs)
+	}
+}
+
+// TestDir_Hostile: no key leads out of the folder.
+func TestDir_Hostile(t *testing.T) {
+	parent := t.TempDir()
+	d := lock.Dir{Path: filepath.Join(parent, "locks")}
+	if err := os.Mkdir(d.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{"..", "../..", "../../x", "/tmp", "/", "a/../../..", "\x00", "x\x00/..", ".", "~", "$HOME", strings.Repeat("../", 20)}
+	for _, space := range texts {
+		for _, name := range texts {
+			if err := holdKey(t, d, lock.Key{Space: space, Name: name}).Release(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got := names(t, parent); got != "locks" {
+		t.Errorf("beside the folder: %s", got)
+	}
+	files, err := filepath.Glob(filepath.Join(d.Path, "*", "*.lock.flock"))
+	if err != nil || len(files) != len(texts)*len(texts) {
+		t.Errorf("%d locks of %d (%v)", len(files), len(texts)*len(texts), err)
+	}
+}
+
+// TestDir_Folders: a space's folder is made, the folder itself is not, and nothing is
+// made for a key that is refused.
+func TestDir_Folders(t *testing.T) {
+	d := lock.Dir{Path: filepath.Join(t.TempDir(), "missing")}
+	if _, err := d.TryAcquire(t.Context(), lock.Key{Space: "s", Name: "n"}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the folder: %v", err)
+	}
+	d.Path = filepath.Dir(d.Path)
+	for _, key := range []lock.Key{{}, {Space: "s"}, {Name: "n"}, {Space: "s", Name: strings.Repeat("n", 255)}} {
+		if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("%q: %v, %v", key, held, err)
+		}
+	}
+	if got := names(t, d.Path); got != "" {
+		t.Errorf("made: %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(d.Path, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := d.TryAcquire(t.Context(), lock.Key{Space: "file", Name: "n"}); err == nil {
+		t.Errorf("a space that is a file: %v", held)
+	}
+}
+
+func TestDir_Shared(t *testing.T) {
+	d := lock.Dir{Path: t.TempDir()}
+	key := lock.Key{Space: "s", Name: "n"}
+	one, err := d.AcquireShared(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := d.TryAcquireShared(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := wantEntries(t, d, key)[0]; e.Who == nil || e.Who.Mode != "shared" {
+		t.Errorf("listed as %+v of %+v", e, e.Who)
+	}
+	if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.ErrLocked)) {
+		t.Errorf("a writer beside readers: %v, %v", held, err)
+	}
+	for _, held := range []lock.Hold{one, other} {
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	wantEntries(t, d)
+}

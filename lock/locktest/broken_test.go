@@ -1,0 +1,150 @@
+package locktest_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/locktest"
+)
+
+// brokenVar names the fault of the engine, in the process that TestBroken runs in, and
+// in its children.
+const brokenVar = "HOLDFAST_LOCKTEST_BROKEN"
+
+// faulty is a Dir with a fault.
+type faulty struct {
+	lock.Dir
+	acquire, try, shared, tryShared func(lock.Dir, context.Context, lock.Key) (lock.Hold, error)
+	list                            func(lock.Dir, context.Context) iter.Seq2[lock.Entry, error]
+}
+
+func (f faulty) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return f.acquire(f.Dir, ctx, key)
+}
+func (f faulty) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return f.try(f.Dir, ctx, key)
+}
+func (f faulty) AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return f.shared(f.Dir, ctx, key)
+}
+func (f faulty) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return f.tryShared(f.Dir, ctx, key)
+}
+func (f faulty) List(ctx context.Context) iter.Seq2[lock.Entry, error] { return f.list(f.Dir, ctx) }
+
+// hold is a Held with a fault.
+type hold struct {
+	lock.Hold
+	release func(lock.Hold) error
+	context func(lock.Hold, context.Context) context.Context
+	fence   func(lock.Hold) (int64, error)
+}
+
+func (h hold) Release() error                                 { return h.release(h.Hold) }
+func (h hold) Context(parent context.Context) context.Context { return h.context(h.Hold, parent) }
+func (h hold) Fence() (int64, error)                          { return h.fence(h.Hold) }
+
+// holds gives every hold a fault.
+func (f *faulty) holds(fault func(*hold)) {
+	wrap := func(acquire func(lock.Dir, context.Context, lock.Key) (lock.Hold, error)) func(lock.Dir, context.Context, lock.Key) (lock.Hold, error) {
+		return func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+			held, err := acquire(d, ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			h := hold{held, lock.Hold.Release, lock.Hold.Context, lock.Hold.Fence}
+			fault(&h)
+			return h, nil
+		}
+	}
+	f.acquire, f.try = wrap(f.acquire), wrap(f.try)
+}
+
+// acquireExisting is a lock as shell scripts have it: whoever creates the file. Nobody
+// asks whether its creator lives.
+func acquireExisting(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+	for {
+		held, err := tryExisting(d, ctx, key)
+		if err == nil {
+			return held, nil
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func tryExisting(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+	path := filepath.Join(d.Path, key.Name)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, &lock.ErrLocked{Path: path}
+	} else if err != nil {
+		return nil, err
+	}
+	f.Close()
+	inner, err := d.Acquire(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return hold{inner, func(h lock.Hold) error { return errors.Join(h.Release(), os.Remove(path)) }, lock.Hold.Context, lock.Hold.Fence}, nil
+}
+
+func openBroken(_ context.Context, address string) (lock.Locker, error) {
+	f := &faulty{lock.Dir{Path: address}, lock.Dir.Acquire, lock.Dir.TryAcquire, lock.Dir.AcquireShared, lock.Dir.TryAcquireShared, lock.Dir.List}
+	faults[os.Getenv(brokenVar)].fault(f)
+	return f, nil
+}
+
+// TestBroken is run by TestSuiteFails.
+func TestBroken(t *testing.T) {
+	if os.Getenv(brokenVar) == "" {
+		t.Skip("needs " + brokenVar)
+	}
+	e := dirEngine
+	e.OpenAt, e.Patience = openBroken, time.Second
+	e.Lose = func(t *testing.T, _ string, key lock.Key, held lock.Hold) {
+		if h, ok := held.(hold); ok {
+			held = h.Hold
+		}
+		dirEngine.Lose(t, "", key, held)
+	}
+	locktest.Run(t, e)
+}
+
+// TestSuiteFails: every fault is found out, by each of the subtests that are there for it.
+func TestSuiteFails(t *testing.T) {
+	for name, f := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exe, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range f.found {
+				group, test, _ := strings.Cut(found, "/")
+				cmd := exec.Command(exe, "-test.v", "-test.timeout=1m", "-test.run=^TestBroken$/^"+group+"$/^"+test+"$")
+				cmd.Env = append(os.Environ(), brokenVar+"="+name)
+				out, err := cmd.CombinedOutput()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestBroken/"+found+" ") {
+					t.Errorf("%s does not find it out (%v):\n%s", found, err, out)
+				}
+				if strings.Contains(string(out), "panic:") {
+					t.Errorf("%s panics:\n%s", found, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package locktest_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// faults are ways to break an engine, and what of the suite must find each out.
+var faults = map[string]struct {
+	fault func(*faulty)
+	found []string
+}{
+	"grants everything": {
+		func(f *faulty) {
+			always := func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				d.Path, _ = os.MkdirTemp(d.Path, "alone-")
+				return d.Acquire(ctx, key)
+			}
+			f.acquire, f.try = always, always
+		},
+		[]string{"Exclusion/Goroutines", "Exclusion/Processes", "Exclusion/TryRace", "Try/Held", "Reentrant/Acquire", "Set/AllOrNone"},
+	},
+	"never notices loss": {
+		func(f *faulty) {
+			f.holds(func(h *hold) {
+				h.release = func(h lock.Hold) error {
+					if err := h.Release(); !errors.Is(err, lock.ErrLost) {
+						return err
+					}
+					return nil
+				}
+			})
+		},
+		[]string{"Lost/Release", "Lost/Do"},
+	},
+	"deadlocks on re-entrance": {
+		func(f *faulty) {
+			f.holds(func(h *hold) {
+				h.context = func(_ lock.Hold, parent context.Context) context.Context { return parent }
+			})
+		},
+		[]string{"Reentrant/Acquire", "Reentrant/Do", "Reentrant/OtherKey"},
+	},
+	"can't be cancelled": {
+		func(f *faulty) {
+			f.acquire = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				return d.Acquire(context.WithoutCancel(ctx), key)
+			}
+		},
+		[]string{"Wait/Cancel", "Wait/Timeout", "Wait/Within", "Wait/EndedContext", "Set/AllOrNone"},
+	},
+	"grants to who has left": {
+		func(f *faulty) {
+			f.acquire = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				came := make(chan lock.Hold)
+				go func() {
+					held, _ := d.Acquire(context.WithoutCancel(ctx), key)
+					came <- held
+				}()
+				select {
+				case held := <-came:
+					return held, nil
+				case <-ctx.Done():
+					err := &lock.ErrLocked{Path: key.String(), Waited: 1, Cause: context.Cause(ctx)}
+					return nil, err
+				}
+			}
+		},
+		[]string{"Wait/Cancel", "Wait/EndRacesRelease"},
+	},
+	"keeps the lock of the dead": {
+		func(f *faulty) { f.acquire, f.try = acquireExisting, tryExisting },
+		[]string{"Death/HolderKilled", "Death/HolderExits", "Exclusion/KilledProcesses"},
+	},
+	"fence stands still": {
+		func(f *faulty) {
+			f.holds(func(h *hold) { h.fence = func(lock.Hold) (int64, error) { return 1, nil } })
+		},
+		[]string{"Fence/Increases", "Fence/SomeDoNotAsk", "Death/HolderKilled"},
+	},
+	"fence goes on": {
+		func(f *faulty) {
+			f.holds(func(h *hold) { h.fence = func(lock.Hold) (int64, error) { return time.Now().UnixNano(), nil } })
+		},
+		[]string{"Fence/Stable"},
+	},
+	"release fails the second time": {
+		func(f *faulty) {
+			f.holds(func(h *hold) {
+				over := make(chan struct{}, 1)
+				h.release = func(h lock.Hold) error {
+					select {
+					case over <- struct{}{}:
+						return h.Release()
+					default:
+						return lock.ErrLost
+					}
+				}
+			})
+		},
+		[]string{"Release/Twice", "Release/Concurrently", "Release/OfOldHold"},
+	},
+	"release ends contexts": {
+		func(f *faulty) {
+			f.holds(func(h *hold) {
+				var cancels []context.CancelFunc
+				h.context = func(h lock.Hold, parent context.Context) context.Context {
+					ctx, cancel := context.WithCancel(h.Context(parent))
+					cancels = append(cancels, cancel)
+					return ctx
+				}
+				h.release = func(h lock.Hold) error {
+					for _, cancel := range cancels {
+						cancel()
+					}
+					return h.Release()
+				}
+			})
+		},
+		[]string{"Release/EndsNothing", "Reentrant/AfterRelease"},
+	},
+	"contention is any error": {
+		func(f *faulty) {
+			f.try = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				held, err := d.TryAcquire(ctx, key)
+				if err != nil {
+					return held, errors.New(err.Error())
+				}
+				return held, nil
+			}
+		},
+		[]string{"Try/Held", "Try/HeldByOtherProcess", "Exclusion/TryRace"},
+	},
+	"nil pointer for a hold": {
+		func(f *faulty) {
+			f.try = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				file, err := d.At(key)
+				if err != nil {
+					return nil, err
+				}
+				return file.TryAcquire(ctx)
+			}
+		},
+		[]string{"Try/Held"},
+	},
+	"one lock for all": {
+		func(f *faulty) {
+			f.acquire = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				return d.Acquire(ctx, lock.Key{Space: "one", Name: "lock"})
+			}
+			f.try = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				return d.TryAcquire(ctx, lock.Key{Space: "one", Name: "lock"})
+			}
+		},
+		[]string{"Key/Distinct", "Key/Spaces", "Key/Odd", "Key/Empty", "Reentrant/OtherKey"},
+	},
+	"spaces don't count": {
+		func(f *faulty) {
+			f.try = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				key.Space = "locktest"
+				return d.TryAcquire(ctx, key)
+			}
+		},
+		[]string{"Key/Spaces"},
+	},
+	"lists nothing": {
+		func(f *faulty) {
+			f.list = func(lock.Dir, context.Context) iter.Seq2[lock.Entry, error] {
+				return func(func(lock.Entry, error) bool) {}
+			}
+		},
+		[]string{"List/Holder", "List/HolderElsewhere", "List/Waiter", "List/Many", "List/EndedContext"},
+	},
+	"readers exclude each other": {
+		func(f *faulty) { f.shared, f.tryShared = f.acquire, f.try },
+		[]string{"Shared/ReadersTogether"},
+	},
+	"readers come as they like": {
+		func(f *faulty) {
+			f.shared = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				key.Name += "-readers"
+				return d.AcquireShared(ctx, key)
+			}
+		},
+		[]string{"Shared/ReadersTogether", "Shared/ReadersAndWriters", "Shared/Timeout"},
+	},
+}

@@ -1,0 +1,167 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+var listTests = []test{
+	{"Holder", listHolder},
+	{"HolderElsewhere", listHolderElsewhere},
+	{"Waiter", listWaiter},
+	{"Many", listMany},
+	{"StopEarly", listStopEarly},
+	{"EndedContext", listEnded},
+}
+
+// wantListed checks that a lock is listed once, as held, and by whom.
+func (s *subtest) wantListed(key lock.Key) lock.Entry {
+	s.Helper()
+	granted, _ := s.entries(key)
+	if len(granted) != 1 {
+		s.Fatalf("%v is listed %d times as held, want once", key, len(granted))
+	}
+	e := granted[0]
+	if e.State != lock.StateHeld {
+		s.Errorf("state is %q, want %q", e.State, lock.StateHeld)
+	}
+	if e.Who == nil || e.Who.PID <= 0 {
+		s.Errorf("who is %+v, want a pid", e.Who)
+	}
+	return e
+}
+
+// untilUnlisted: nothing is left of a lock that was released.
+func (s *subtest) untilUnlisted(key lock.Key) {
+	s.Helper()
+	s.eventually("a released lock disappears from List", func() bool {
+		granted, waiting := s.entries(key)
+		return len(granted)+len(waiting) == 0
+	})
+}
+
+func listHolder(s *subtest) {
+	key := s.key()
+	if granted, waiting := s.entries(key); len(granted)+len(waiting) != 0 {
+		s.Errorf("a lock that nobody has is listed: %+v, %+v", granted, waiting)
+	}
+	held := s.acquire(key)
+	e := s.wantListed(key)
+	if e.Who != nil && e.Who.PID != held.Info().PID {
+		s.Errorf("who has pid %d, and the holder %d", e.Who.PID, held.Info().PID)
+	}
+	s.release(held)
+	s.untilUnlisted(key)
+}
+
+func listHolderElsewhere(s *subtest) {
+	key := s.key()
+	c := s.start()
+	c.do(order{Do: "acquire", Key: key}, "held")
+	s.wantListed(key)
+	c.do(order{Do: "release", Key: key}, "released")
+	s.untilUnlisted(key)
+	// What a dead holder leaves is not said to be held.
+	c.do(order{Do: "acquire", Key: key}, "held")
+	c.kill()
+	s.eventually("a dead holder is not listed as held", func() bool {
+		granted, _ := s.entries(key)
+		return len(granted) == 0 || granted[0].State != lock.StateHeld
+	})
+	s.wantFree(key)
+	s.untilUnlisted(key)
+}
+
+func listWaiter(s *subtest) {
+	if s.engine.HidesWaiters {
+		s.Skip("needs an engine that lists who waits")
+	}
+	key := s.key()
+	c := s.start()
+	c.do(order{Do: "acquire", Key: key}, "held")
+	holder := s.wantListed(key)
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	came := s.beginAcquire(ctx, key)
+	s.wantListed(key)
+	if _, waiting := s.entries(key); len(waiting) == 0 {
+		s.Error("who waits has disappeared")
+	} else {
+		for _, by := range waiting[0].BlockedBy {
+			if holder.Who != nil && by != holder.Who.PID {
+				s.Errorf("blocked by %d, and the holder is %d", by, holder.Who.PID)
+			}
+		}
+	}
+	cancel()
+	s.end(came)
+	c.do(order{Do: "release", Key: key}, "released")
+	s.untilUnlisted(key)
+}
+
+// listMany: every lock once, whosever it is.
+func listMany(s *subtest) {
+	c := s.start()
+	var keys []lock.Key
+	for range 3 {
+		mine, its := s.key(), s.key()
+		s.acquire(mine)
+		c.do(order{Do: "acquire", Key: its}, "held")
+		keys = append(keys, mine, its)
+	}
+	free := s.key()
+	s.release(s.acquire(free))
+	count := map[lock.Key]int{}
+	for e, err := range s.locker.List(s.ctx) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		if e.Granted {
+			count[e.Key]++
+		}
+	}
+	for _, key := range keys {
+		if count[key] != 1 {
+			s.Errorf("%v is listed %d times as held, want once", key, count[key])
+		}
+	}
+	s.untilUnlisted(free)
+}
+
+// listStopEarly: whoever has seen enough can leave.
+func listStopEarly(s *subtest) {
+	a, b := s.key(), s.key()
+	s.acquire(a)
+	s.acquire(b)
+	n := 0
+	for range s.locker.List(s.ctx) {
+		n++
+		break
+	}
+	if n != 1 {
+		s.Errorf("%d entries, want at least one", n)
+	}
+	s.wantListed(a)
+	s.wantListed(b)
+}
+
+func listEnded(s *subtest) {
+	s.acquire(s.key())
+	for cause, ctx := range s.ended() {
+		var errs []error
+		for _, err := range s.locker.List(ctx) {
+			if err != nil {
+				errs = append(errs, err)
+			}
+		}
+		if len(errs) == 0 {
+			s.Errorf("a context that was done before (%v) is no error", cause)
+			continue
+		}
+		if err := errors.Join(errs...); !errors.Is(err, cause) && !errors.Is(err, ctx.Err()) {
+			s.Errorf("error is %v, want %v", err, cause)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+)
+
+var releaseTests = []test{
+	{"Twice", releaseTwice},
+	{"OtherGoroutine", releaseElsewhere},
+	{"Concurrently", releaseConcurrently},
+	{"OfOldHold", releaseOldHold},
+	{"EndsNothing", releaseEndsNothing},
+	{"Info", infoOfHold},
+}
+
+func releaseTwice(s *subtest) {
+	key := s.key()
+	held := s.acquire(key)
+	for range 3 {
+		s.release(held)
+	}
+	s.wantFree(key)
+}
+
+func releaseElsewhere(s *subtest) {
+	key := s.key()
+	held := s.acquire(key)
+	s.workers(held.Release)
+	s.wantFree(key)
+}
+
+func releaseConcurrently(s *subtest) {
+	key := s.key()
+	held := s.acquire(key)
+	s.workers(held.Release, held.Release, held.Release, held.Release, held.Release, held.Release)
+	s.wantFree(key)
+}
+
+// releaseOldHold: a further release of a hold that is over does nothing to the next one.
+func releaseOldHold(s *subtest) {
+	key := s.key()
+	old := s.acquire(key)
+	s.release(old)
+	next := s.acquire(key)
+	s.release(old)
+	s.wantHeld(key)
+	s.release(next)
+	c := s.start()
+	c.do(order{Do: "acquire", Key: key}, "held")
+	s.release(next)
+	s.release(old)
+	s.wantTryFails(key)
+	c.do(order{Do: "release", Key: key}, "released")
+	s.wantFree(key)
+}
+
+// releaseEndsNothing: the contexts go on, and nothing is said to be lost.
+func releaseEndsNothing(s *subtest) {
+	held := s.acquire(s.key())
+	parent, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	before := held.Context(parent)
+	s.release(held)
+	after := held.Context(parent)
+	select {
+	case <-held.Lost():
+		s.Error("a lock that was released is said to be lost")
+	default:
+	}
+	for name, ctx := range map[string]context.Context{"before": before, "after": after} {
+		if ctx.Err() != nil {
+			s.Errorf("the context made %s the release has ended: %v", name, context.Cause(ctx))
+		}
+		if _, has := ctx.Deadline(); !has {
+			s.Errorf("the context made %s the release does not have its parent's deadline", name)
+		}
+	}
+	cancel()
+	<-before.Done()
+	<-after.Done()
+}
+
+// infoOfHold: a hold tells of somebody, since when, and keeps to it.
+func infoOfHold(s *subtest) {
+	key := s.key()
+	held := s.acquire(key)
+	info := held.Info()
+	if info.PID <= 0 || info.CreatedAt.IsZero() {
+		s.Errorf("info: %+v; want a pid, and a time", info)
+	}
+	if again := held.Info(); again.PID != info.PID || !again.CreatedAt.Equal(info.CreatedAt) {
+		s.Errorf("info: first %+v, then %+v", info, again)
+	}
+	s.release(held)
+	s.wantFree(key)
+}
+
+var fenceTests = []test{
+	{"Increases", fenceIncreases},
+	{"Stable", fenceStable},
+	{"SomeDoNotAsk", fenceWithGaps},
+}
+
+// fenceIncreases: from one holder to the next, in whichever processes.
+func fenceIncreases(s *subtest) {
+	const processes, rounds = 3, 15
+	key, r := s.key(), s.room()
+	var children []*child
+	for i := range processes {
+		c := s.start()
+		c.order(order{Do: "work", Key: key, Rounds: rounds, Room: r.as(fmt.Sprint("child", i))})
+		children = append(children, c)
+	}
+	if err := work(s.ctx, s.locker, order{Key: key, Rounds: rounds, Room: &r}); err != nil {
+		s.Error(err)
+	}
+	for _, c := range children {
+		c.answer("done")
+	}
+	if left := s.checkRoom(r, 0); left != (processes+1)*rounds && !s.Failed() {
+		s.Errorf("%d visits, want %d", left, (processes+1)*rounds)
+	}
+}
+
+// fenceStable: one hold has one number, whoever asks, and while it is released.
+func fenceStable(s *subtest) {
+	held := s.acquire(s.key())
+	want := s.fence(held)
+	if want <= 0 {
+		s.Errorf("fence %d", want)
+	}
+	ask := func() error {
+		if fence, err := held.Fence(); err != nil || fence != want {
+			return fmt.Errorf("fence %d, %v; want %d still", fence, err, want)
+		}
+		return nil
+	}
+	s.workers(ask, ask, ask, ask)
+	s.release(held)
+	s.workers(ask)
+}
+
+// fenceWithGaps: those who do not ask are no matter.
+func fenceWithGaps(s *subtest) {
+	key := s.key()
+	c := s.start()
+	var last int64
+	for i := range 12 {
+		var fence int64
+		if i%2 == 0 {
+			held := s.acquire(key)
+			fence = s.fence(held)
+			s.release(held)
+		} else {
+			c.do(order{Do: "acquire", Key: key}, "held")
+			fence = c.do(order{Do: "fence", Key: key}, "done").Fence
+			c.do(order{Do: "release", Key: key}, "released")
+		}
+		if fence <= last {
+			s.Errorf("hold %d: fence %d, after %d", i, fence, last)
+		}
+		last = fence
+		s.release(s.acquire(key))
+	}
+}

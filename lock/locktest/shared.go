@@ -1,0 +1,203 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+var sharedTests = []test{
+	{"ReadersTogether", readersTogether},
+	{"ReadersAndWriters", readersAndWriters},
+	{"WriterAmongReaders", writerAmongReaders},
+	{"ReaderKilled", readerKilled},
+	{"Timeout", sharedTimeout},
+	{"WriterGivesUp", writerGivesUp},
+	{"EndedContext", sharedEnded},
+	{"Reentrant", sharedReentrant},
+}
+
+type sharedLocker interface {
+	lock.Locker
+	AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error)
+	TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error)
+}
+
+// shared gives the Locker, and skips where there are no shared locks.
+func (s *subtest) shared() sharedLocker {
+	s.Helper()
+	l, ok := s.locker.(sharedLocker)
+	if !ok || s.engine.NoShared {
+		s.Skip("needs an engine with shared locks")
+	}
+	return l
+}
+
+func (s *subtest) acquireShared(key lock.Key) lock.Hold {
+	s.Helper()
+	held, err := s.call(s.shared().AcquireShared, s.ctx, key)
+	if err != nil {
+		s.Fatalf("acquire %v shared: %v", key, err)
+	}
+	return s.held(held)
+}
+
+func readersTogether(s *subtest) {
+	key := s.key()
+	one, other := s.acquireShared(key), s.acquireShared(key)
+	c := s.start()
+	c.do(order{Do: "shared", Key: key}, "held")
+	tried, err := s.call(s.shared().TryAcquireShared, s.ctx, key)
+	if err != nil {
+		s.Fatal("a reader beside readers: ", err)
+	}
+	s.wantHeld(key)
+	s.release(one)
+	s.release(tried)
+	s.wantHeld(key)
+	s.release(other)
+	s.wantHeld(key)
+	c.do(order{Do: "release", Key: key}, "released")
+	held := s.acquire(key)
+	got, err := s.call(s.shared().TryAcquireShared, s.ctx, key)
+	s.wantLocked(got, err)
+	c.do(order{Do: "try-shared", Key: key}, "locked")
+	s.release(held)
+	s.wantFree(key)
+}
+
+// readersAndWriters: whatever they do, no writer is in with anybody.
+func readersAndWriters(s *subtest) {
+	const rounds = 15
+	l := s.shared()
+	key, r := s.key(), s.room()
+	reader, writer := s.start(), s.start()
+	reader.order(order{Do: "read", Key: key, Rounds: rounds, Room: r.as("child-reader")})
+	writer.order(order{Do: "work", Key: key, Rounds: rounds, Room: r.as("child-writer")})
+	s.workers(
+		func() error { return read(s.ctx, l, order{Key: key, Rounds: rounds, Room: r.as("reader1")}) },
+		func() error { return read(s.ctx, l, order{Key: key, Rounds: rounds, Room: r.as("reader2")}) },
+		func() error { return work(s.ctx, l, order{Key: key, Rounds: rounds, Room: r.as("writer")}) },
+	)
+	reader.answer("done")
+	writer.answer("done")
+	if left := s.checkRoom(r, 0); left != 2*rounds && !s.Failed() {
+		s.Errorf("%d visits of writers, want %d", left, 2*rounds)
+	}
+	s.wantFree(key)
+}
+
+// writerAmongReaders: readers who keep coming do not keep a writer out for ever.
+func writerAmongReaders(s *subtest) {
+	const readers, writes = 4, 5
+	l := s.shared()
+	key := s.key()
+	var stop atomic.Bool
+	var workers []func() error
+	for range readers {
+		workers = append(workers, func() error {
+			for !stop.Load() {
+				held, err := l.AcquireShared(s.ctx, key)
+				if err != nil {
+					return fmt.Errorf("reader: %w", err)
+				}
+				time.Sleep(time.Millisecond) // so that there is nearly always one
+				if err := held.Release(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	s.workers(append(workers, func() error {
+		defer stop.Store(true)
+		for range writes {
+			held, err := l.Acquire(s.ctx, key)
+			if err != nil {
+				return fmt.Errorf("writer: %w", err)
+			}
+			if err := held.Release(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})...)
+	s.wantFree(key)
+}
+
+// readerKilled: a reader that dies keeps out no writer.
+func readerKilled(s *subtest) {
+	key := s.key()
+	stays := s.acquireShared(key)
+	victim := s.start()
+	victim.do(order{Do: "shared", Key: key}, "held")
+	victim.kill()
+	s.wantHeld(key)
+	s.release(stays)
+	s.wantFree(key)
+
+	// The last one there, with a writer waiting.
+	victim = s.start()
+	victim.do(order{Do: "shared", Key: key}, "held")
+	came := s.beginAcquire(s.ctx, key)
+	victim.kill()
+	s.release(s.endHeld(came))
+	s.release(s.acquireShared(key))
+	s.wantFree(key)
+}
+
+func sharedTimeout(s *subtest) {
+	l := s.shared()
+	key := s.key()
+	held := s.acquire(key)
+	got, err := s.call(l.AcquireShared, s.limited(), key)
+	s.wantLocked(got, err)
+	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
+	s.release(held)
+	reader := s.acquireShared(key)
+	got, err = s.call(l.Acquire, s.limited(), key)
+	s.wantLocked(got, err)
+	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
+	s.release(reader)
+	s.release(s.acquireShared(key))
+	s.wantFree(key)
+}
+
+// writerGivesUp: a writer who has left is in no reader's way.
+func writerGivesUp(s *subtest) {
+	key := s.key()
+	reader := s.acquireShared(key)
+	held, err := s.call(s.locker.Acquire, s.limited(), key)
+	s.wantLocked(held, err)
+	s.release(s.acquireShared(key))
+	c := s.start()
+	c.do(order{Do: "shared", Key: key}, "held")
+	c.do(order{Do: "release", Key: key}, "released")
+	s.release(reader)
+	s.wantFree(key)
+}
+
+func sharedEnded(s *subtest) {
+	s.wantRefused(s.shared().AcquireShared)
+	s.wantRefused(s.shared().TryAcquireShared)
+}
+
+// sharedReentrant: a reader who asks again, or to write, may wait for itself.
+func sharedReentrant(s *subtest) {
+	l := s.shared()
+	key := s.key()
+	held := s.acquireShared(key)
+	ctx := held.Context(s.ctx)
+	for _, acquire := range []acquirer{l.Acquire, l.AcquireShared, l.TryAcquire, l.TryAcquireShared} {
+		s.wantReentrant(s.call(acquire, ctx, key))
+	}
+	s.release(held)
+	held = s.acquire(key)
+	ctx = held.Context(s.ctx)
+	s.wantReentrant(s.call(l.AcquireShared, ctx, key))
+	s.release(held)
+	s.wantFree(key)
+}

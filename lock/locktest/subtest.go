@@ -1,0 +1,272 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// subtest is a test with locks of its own.
+type subtest struct {
+	*testing.T
+	engine  Engine
+	address string
+	locker  lock.Locker
+	// ctx bounds what must not hang.
+	ctx context.Context
+	// witness is another process, see wantHeld; nil until it is needed.
+	witness *child
+}
+
+func newSubtest(t *testing.T, e Engine) *subtest {
+	ctx, cancel := context.WithTimeout(context.Background(), e.Patience)
+	t.Cleanup(cancel)
+	s := &subtest{T: t, engine: e, address: e.Address(t), ctx: ctx}
+	s.locker = s.open()
+	return s
+}
+
+// open opens the locks once more.
+func (s *subtest) open() lock.Locker {
+	s.Helper()
+	l, err := s.engine.OpenAt(s.ctx, s.address)
+	if err != nil {
+		s.Fatal("open: ", err)
+	}
+	s.Cleanup(func() {
+		switch l := l.(type) {
+		case interface{ Close() error }:
+			if err := l.Close(); err != nil {
+				s.Error("close: ", err)
+			}
+		case interface{ Close() }:
+			l.Close()
+		}
+	})
+	return l
+}
+
+// key returns one that nobody has used.
+func (s *subtest) key() lock.Key { return s.engine.Key(int(lastKey.Add(1))) }
+
+func (s *subtest) acquire(key lock.Key) lock.Hold {
+	s.Helper()
+	held, err := s.call(s.locker.Acquire, s.ctx, key)
+	if err != nil {
+		s.Fatalf("acquire %v: %v", key, err)
+	}
+	return s.held(held)
+}
+
+// call calls a method of the Locker, and fails the test if that hangs.
+func (s *subtest) call(acquire acquirer, ctx context.Context, key lock.Key) (lock.Hold, error) {
+	s.Helper()
+	o := s.end(begin(func() (lock.Hold, error) { return acquire(ctx, key) }))
+	return o.held, o.err
+}
+
+// within is a method that acquires with a limit.
+func (s *subtest) within(limit time.Duration) acquirer {
+	return func(ctx context.Context, key lock.Key) (lock.Hold, error) {
+		return lock.AcquireWithin(ctx, s.locker, key, limit)
+	}
+}
+
+type acquirer func(ctx context.Context, key lock.Key) (lock.Hold, error)
+
+// held lets a hold end with the test, if that fails.
+func (s *subtest) held(h lock.Hold) lock.Hold {
+	s.Helper()
+	if h == nil {
+		s.Fatal("neither a hold nor an error")
+	}
+	s.Cleanup(func() { _ = h.Release() })
+	return h
+}
+
+func (s *subtest) release(h interface{ Release() error }) {
+	s.Helper()
+	if err := h.Release(); err != nil {
+		s.Error("release: ", err)
+	}
+}
+
+func (s *subtest) fence(h lock.Hold) int64 {
+	s.Helper()
+	fence, err := h.Fence()
+	if err != nil {
+		s.Fatal("fence: ", err)
+	}
+	return fence
+}
+
+// outcome is what came of an acquisition.
+type outcome struct {
+	held lock.Hold
+	err  error
+}
+
+// begin calls acquire in another goroutine.
+func begin(acquire func() (lock.Hold, error)) <-chan outcome {
+	came := make(chan outcome, 1)
+	go func() {
+		held, err := acquire()
+		came <- outcome{held, err}
+	}()
+	return came
+}
+
+// beginAcquire begins to wait for a lock that somebody holds, and returns when it waits.
+func (s *subtest) beginAcquire(ctx context.Context, key lock.Key) <-chan outcome {
+	s.Helper()
+	came := begin(func() (lock.Hold, error) { return s.locker.Acquire(ctx, key) })
+	s.untilWaiting(key)
+	return came
+}
+
+// end waits for what came, and fails the test if nothing does.
+func (s *subtest) end(came <-chan outcome) outcome {
+	s.Helper()
+	select {
+	case o := <-came:
+		return o
+	case <-time.After(s.engine.Patience): // s.ctx may be what was to end it
+		s.Fatal("acquiring does not end")
+		return outcome{}
+	}
+}
+
+func (s *subtest) endHeld(came <-chan outcome) lock.Hold {
+	s.Helper()
+	o := s.end(came)
+	if o.err != nil {
+		s.Fatal("acquire: ", o.err)
+	}
+	return s.held(o.held)
+}
+
+// wantLocked checks that somebody else has the lock, says the outcome.
+func (s *subtest) wantLocked(h lock.Hold, err error) *lock.ErrLocked {
+	s.Helper()
+	s.wantNoHold(h, err)
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) {
+		s.Fatalf("error is %T (%v), want *lock.ErrLocked", err, err)
+	}
+	return locked
+}
+
+// wantNoHold checks that there is an error, and nothing beside it: a nil pointer in an
+// interface would pass for a hold.
+func (s *subtest) wantNoHold(h lock.Hold, err error) {
+	s.Helper()
+	if err == nil {
+		if h != nil {
+			_ = h.Release()
+		}
+		s.Fatal("acquired, want an error")
+	}
+	if h != nil {
+		s.Errorf("with the error comes a hold, %T", h)
+	}
+}
+
+// wantIs checks what an error matches.
+func (s *subtest) wantIs(err error, targets ...error) {
+	s.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			s.Errorf("error %q does not match %q", err, target)
+		}
+	}
+}
+
+func (s *subtest) wantNot(err error, targets ...error) {
+	s.Helper()
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			s.Errorf("error %q matches %q", err, target)
+		}
+	}
+}
+
+// wantHeld checks that somebody has the lock, as this process sees it and as another.
+func (s *subtest) wantHeld(key lock.Key) {
+	s.Helper()
+	held, err := s.call(s.locker.TryAcquire, s.ctx, key)
+	s.wantLocked(held, err)
+	s.elsewhere().do(order{Do: "try", Key: key}, "locked")
+}
+
+// wantFree checks that everybody can have the lock: here, in another process, and here
+// again. A wait that was called off may still be handed the lock for an instant, so this
+// is no matter of trying once.
+func (s *subtest) wantFree(key lock.Key) {
+	s.Helper()
+	s.release(s.acquire(key))
+	c := s.elsewhere()
+	c.do(order{Do: "acquire", Key: key}, "held")
+	c.do(order{Do: "release", Key: key}, "released")
+	s.release(s.acquire(key))
+}
+
+// elsewhere returns a process that holds nothing.
+func (s *subtest) elsewhere() *child {
+	s.Helper()
+	if s.witness == nil {
+		s.witness = s.start()
+	}
+	return s.witness
+}
+
+// eventually looks again until cond holds.
+func (s *subtest) eventually(what string, cond func() bool) {
+	s.Helper()
+	for !cond() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-s.ctx.Done():
+			s.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// entries lists one lock.
+func (s *subtest) entries(key lock.Key) (granted, waiting []lock.Entry) {
+	s.Helper()
+	for e, err := range s.locker.List(s.ctx) {
+		switch {
+		case err != nil:
+			s.Fatal("list: ", err)
+		case e.Key != key:
+		case e.Granted:
+			granted = append(granted, e)
+		default:
+			waiting = append(waiting, e)
+		}
+	}
+	return granted, waiting
+}
+
+// untilWaiting waits until somebody waits for the lock. An engine need not show all who
+// do so in one process.
+func (s *subtest) untilWaiting(key lock.Key) {
+	s.Helper()
+	if s.engine.HidesWaiters {
+		return
+	}
+	s.eventually("List shows who waits", func() bool {
+		_, waiting := s.entries(key)
+		return len(waiting) > 0
+	})
+}
+
+// limited returns a context whose deadline comes soon.
+func (s *subtest) limited() context.Context {
+	ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+	s.Cleanup(cancel)
+	return ctx
+}
