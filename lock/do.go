@@ -6,8 +6,8 @@ import (
 )
 
 // Do acquires the lock, waiting as Acquire does, and calls fn under it with a
-// context that carries the hold (see Held.Context). The lock is released when fn
-// returns, and when it panics.
+// context that carries the hold (see Held.Context; HoldOf returns it, for its fence).
+// The lock is released when fn returns, and when it panics.
 //
 // fn's error and panic are passed on as they are. If fn succeeds, Do returns the
 // error of the release, so that work under a lock that was lost is not taken for

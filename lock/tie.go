@@ -93,8 +93,14 @@ func (c *tied) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// innermost returns the hold that ctx was made for last.
-func innermost(ctx context.Context) Hold { return ctx.Value(tiedKey{}).(*tied).to.hold }
+// HoldOf returns the hold that ctx was made for, by Do or by a hold's Context; of
+// several, the last one. nil if there is none. It may be over.
+func HoldOf(ctx context.Context) Hold {
+	if c, ok := ctx.Value(tiedKey{}).(*tied); ok {
+		return c.to.hold
+	}
+	return nil
+}
 
 // Carried returns the hold that ctx carries of the lock with this identity; nil if it
 // carries none, or if that is over.

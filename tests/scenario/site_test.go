@@ -1,0 +1,103 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/holdfast-go/holdfast/lock/pg/pgtest"
+	"github.com/jackc/pgx/v5"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVar) != "" {
+		if err := serve(); err != nil {
+			fmt.Fprintln(os.Stderr, "service:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	code := m.Run()
+	if running.Load() {
+		if server, err := startServer(); err == nil {
+			_ = server.Stop()
+		}
+	}
+	os.Exit(code)
+}
+
+// startServer starts the one server that all tests use, on which each has a database.
+var (
+	running     atomic.Bool
+	startServer = sync.OnceValues(func() (*pgtest.Server, error) {
+		running.Store(true)
+		return pgtest.Start()
+	})
+	databases atomic.Int32
+)
+
+// site is one state, which processes of the application work on.
+type site struct {
+	Dir  string // of the oracle, the config, and what the engine has in files
+	Conn string // of the database; if "", all is in files
+	Pool string // settings for the pool of the locks
+}
+
+// onEachEngine runs a test with the locks, and the application's state, in files and
+// in PostgreSQL.
+func onEachEngine(t *testing.T, test func(t *testing.T, s site)) {
+	t.Run("files", func(t *testing.T) { test(t, site{Dir: t.TempDir()}) })
+	t.Run("postgres", func(t *testing.T) {
+		server, err := startServer()
+		if errors.Is(err, pgtest.ErrMissing) {
+			t.Fatalf("%v: tests/all.sh installs it", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := pgx.Connect(t.Context(), server.Conn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		name := fmt.Sprint("scenario", databases.Add(1))
+		if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		test(t, site{Dir: t.TempDir(), Conn: strings.Replace(server.Conn(), "dbname=postgres", "dbname="+name, 1)})
+	})
+}
+
+// open returns a process of the application, though it may be in this one, and what
+// ends it. Its locks are its own.
+func (s site) open(name string, observer lock.Observer) (*App, func(), error) {
+	a := &App{Name: name, Config: filepath.Join(s.Dir, "config.json"), HookTimeout: HookTimeout}
+	if s.Conn == "" {
+		folder := filepath.Join(s.Dir, "locks")
+		if err := os.MkdirAll(folder, 0o777); err != nil {
+			return nil, nil, err
+		}
+		a.Locks = lock.Dir{Path: folder, File: lock.File{Cmd: name, Observer: observer}}
+		var err error
+		a.Store, err = NewFiles(filepath.Join(s.Dir, "state"), a.Locks)
+		return a, func() {}, err
+	}
+	locks, err := pg.Open(context.Background(), pg.Options{Conn: s.Conn + " " + s.Pool, Cmd: name, Observer: observer})
+	if err != nil {
+		return nil, nil, err
+	}
+	store, end, err := NewPostgres(context.Background(), s.Conn)
+	if err != nil {
+		locks.Close()
+		return nil, nil, err
+	}
+	a.Locks, a.Store = locks, store
+	return a, func() { end(); locks.Close() }, nil
+}
