@@ -68,14 +68,14 @@ func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (l
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("pg: acquire %s: %w", key, context.Cause(ctx))
+		return nil, fmt.Errorf("pg: acquire %s: %w", key, endOf(ctx))
 	}
 	if hold := lock.Carried(ctx, identity{l.database, n}); hold != nil {
 		info := hold.Info()
 		return nil, &lock.ErrLocked{Path: key.String(), Info: &info, Verdict: lock.Alive, Evidence: lock.SameProcess, Cause: lock.ErrReentrant}
 	}
 	a := &attempt{locker: l, key: key, number: n, mode: m, begun: time.Now()}
-	for tries := l.pool.Config().MaxConns; ; tries-- {
+	for tries := l.conns; ; tries-- {
 		if a.conn, a.leave, err = l.connect(ctx, try); err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (l
 			return held, nil
 		}
 		if err == nil { // cancel beats acquire
-			return nil, errors.Join(fmt.Errorf("pg: acquire %s: %w", key, context.Cause(ctx)), held.Release())
+			return nil, errors.Join(fmt.Errorf("pg: acquire %s: %w", key, endOf(ctx)), held.Release())
 		}
 		// A connection that lay in the pool may be one of a server that is gone.
 		if !errors.Is(err, errStale) || tries == 0 {
@@ -93,13 +93,28 @@ func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (l
 	}
 }
 
+// endOf says why a context has ended, and by what.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == err {
+		cause = nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", lock.ErrTimeout, err)
+	}
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
 // errStale says that a connection was dead before anything was asked of it.
 var errStale = errors.New("stale connection")
 
 // run tries, and then waits. On failure nothing is held, and the connection has been
 // given back, or destroyed.
 func (a *attempt) run(ctx context.Context, try bool) (*Held, error) {
-	if err := a.checkPooler(ctx); err != nil {
+	if err := a.prepare(ctx); err != nil {
 		a.destroy()
 		return nil, err
 	}
@@ -165,70 +180,22 @@ func (a *attempt) call(ctx context.Context, lockCall string) (got bool, fence in
 // enter makes the name of a lock known, at its first use ever.
 func (a *attempt) enter(ctx context.Context) error {
 	var space, name string
-	err := a.query(ctx, `WITH new AS (INSERT INTO holdfast_names VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING space, name)
+	err := a.query(ctx, `WITH new AS (INSERT INTO holdfast_names SELECT $1, $2, $3
+			WHERE NOT EXISTS (SELECT FROM holdfast_spaces WHERE name = $2) ON CONFLICT DO NOTHING RETURNING space, name)
 		SELECT space, name FROM new UNION ALL SELECT space, name FROM holdfast_names WHERE key = $1 LIMIT 1`,
 		[]any{a.number.hash, a.key.Space, a.key.Name}, &space, &name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		// Somebody entered it since our query began: now it can be seen.
 		err = a.query(ctx, `SELECT space, name FROM holdfast_names WHERE key = $1`, []any{a.number.hash}, &space, &name)
 	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		// Others go by its numbers: this lock would exclude none of them.
+		return fmt.Errorf("%w: %q is registered as numeric, but not with this Locker", ErrSpaceClash, a.key.Space)
+	}
 	if err == nil && (space != a.key.Space || name != a.key.Name) {
 		err = fmt.Errorf("%w: %s, and %s/%s", ErrCollision, a.key, space, name)
 	}
 	return err
-}
-
-// cancelPatience is how long the server may take to end a query that it is asked to
-// cancel.
-const cancelPatience = 2 * time.Second
-
-// query runs a query for one row, which ctx can end at any time without ending the
-// connection: by the server's own means, and only if that does not answer by closing
-// it. When query returns, no request to cancel is under way any more, which might
-// meet a later query.
-func (a *attempt) query(ctx context.Context, sql string, args []any, into ...any) error {
-	conn := a.conn.Conn().PgConn()
-	answered, asked := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(asked)
-		limited, cancel := context.WithTimeout(context.Background(), cancelPatience)
-		defer cancel()
-		if conn.CancelRequest(limited) == nil {
-			select {
-			case <-answered:
-				return
-			case <-limited.Done():
-			}
-		}
-		_ = conn.Conn().Close()
-	})
-	err := a.conn.QueryRow(context.Background(), sql, args...).Scan(into...)
-	close(answered)
-	if !stop() {
-		<-asked
-	}
-	return err
-}
-
-// checkPooler looks at each connection once.
-func (a *attempt) checkPooler(ctx context.Context) error {
-	conn := a.conn.Conn().PgConn()
-	const checked = "holdfast: is the server's own"
-	if conn.CustomData()[checked] != nil {
-		return nil
-	}
-	var pid uint32
-	if err := a.query(ctx, "SELECT pg_backend_pid()", nil, &pid); err != nil {
-		if conn.IsClosed() && ctx.Err() == nil {
-			return errors.Join(errStale, err)
-		}
-		return a.explain(ctx, err)
-	}
-	if pid != conn.PID() {
-		return fmt.Errorf("pg: %w", ErrPooler)
-	}
-	conn.CustomData()[checked] = true
-	return nil
 }
 
 // failed cleans up after a call that failed, and returns what to say. The lock may
@@ -239,14 +206,20 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	stale := a.conn.Conn().IsClosed() && ctx.Err() == nil && !a.waited
 	// As many times as it takes to hear an answer: a request to cancel, late, may
 	// have met this.
-	limited, cancel := context.WithTimeout(context.Background(), unlockPatience)
+	limited, cancel := context.WithTimeout(context.Background(), a.locker.unlockPatience)
 	defer cancel()
-	_, uerr := a.unlock(limited)
+	had, uerr := a.unlock(limited)
 	if uerr != nil {
-		_, uerr = a.unlock(limited)
+		had, uerr = a.unlock(limited)
+	}
+	if uerr == nil && errors.Is(err, ErrPooler) {
+		uerr = err // whose session answered nobody knows
 	}
 	if uerr != nil {
 		a.destroy()
+	}
+	if a.locker.cleaned != nil {
+		a.locker.cleaned(had)
 	}
 	if stale {
 		return errors.Join(errStale, err)
@@ -264,59 +237,15 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &pgErr) && pgErr.Code == "40P01":
 		return fmt.Errorf("pg: acquire %s: %w: %w", a.key, ErrDeadlock, err)
-	case ctx.Err() == nil:
+	case ctx.Err() == nil, errors.Is(err, ErrCollision), errors.Is(err, ErrSpaceClash), errors.Is(err, ErrPooler):
 		return fmt.Errorf("pg: acquire %s: %w", a.key, err)
+	case !a.waited: // nobody is known to be in the way
+		return fmt.Errorf("pg: acquire %s: %w", a.key, endOf(ctx))
 	}
 	locked := a.locked(context.Background())
 	locked.Waited = time.Since(a.begun)
-	locked.Cause = context.Cause(ctx)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		locked.Cause = fmt.Errorf("%w: %w", lock.ErrTimeout, ctx.Err())
-	} else if locked.Cause != ctx.Err() {
-		locked.Cause = fmt.Errorf("%w: %w", ctx.Err(), locked.Cause)
-	}
+	locked.Cause = endOf(ctx)
 	return locked
-}
-
-// holderPatience bounds the look at who is in the way.
-const holderPatience = 2 * time.Second
-
-// locked describes who is in the way, as far as it can be told.
-func (a *attempt) locked(ctx context.Context) *lock.ErrLocked {
-	locked := &lock.ErrLocked{Path: a.key.String(), Verdict: lock.Alive, Evidence: SessionHolds}
-	limited, cancel := context.WithTimeout(ctx, holderPatience)
-	defer cancel()
-	if a.conn == nil || a.conn.Conn().IsClosed() {
-		return locked
-	}
-	where := "l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = $1"
-	if a.number.numeric {
-		where = "l.objsubid = 2 AND l.classid::bigint = $1::integer::bigint & 4294967295 AND l.objid::bigint = $2::integer::bigint & 4294967295"
-	}
-	info := lock.LockInfo{}
-	var mode string
-	var since *time.Time
-	err := a.query(limited, `SELECT l.pid, l.mode, coalesce(s.application_name, ''), coalesce(s.client_hostname, host(s.client_addr), ''), s.state_change
-		FROM pg_locks l LEFT JOIN pg_stat_activity s USING (pid)
-		WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND `+where+` LIMIT 1`, a.number.args(), &info.PID, &mode, &info.Cmd, &info.Hostname, &since)
-	if err != nil {
-		return locked
-	}
-	if since != nil {
-		info.CreatedAt = *since
-	}
-	info.Mode = modeName(mode)
-	locked.Info = &info
-	return locked
-}
-
-// modeName is LockInfo.Mode for pg_locks.mode.
-func modeName(mode string) string {
-	if mode == "ShareLock" {
-		return shared.name
-	}
-	return exclusive.name
 }
 
 func (a *attempt) giveBack() {

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// unlockPatience bounds how long the server may take to give a lock back. Beyond it
-// the connection is closed.
-const unlockPatience = 10 * time.Second
+// defaultUnlockPatience bounds how long the server may take to give a lock back.
+// Beyond it the connection is closed.
+const defaultUnlockPatience = 10 * time.Second
 
 // watchAfter is how long a hold goes unwatched: most are over sooner.
 const watchAfter = 5 * time.Millisecond
@@ -112,18 +112,13 @@ func (h *Held) Release() error {
 	h.over = true
 	h.stopWatch()
 	a := h.attempt
-	limited, cancel := context.WithTimeout(context.Background(), unlockPatience)
+	limited, cancel := context.WithTimeout(context.Background(), a.locker.unlockPatience)
 	defer cancel()
 	had, err := false, error(nil)
 	select {
 	case <-h.tie.Lost():
 	default:
 		had, err = a.unlock(limited)
-	}
-	if had && err == nil {
-		if a.locker.options.Lease > 0 {
-			err = endLease(limited, a)
-		}
 	}
 	if err != nil || !had {
 		h.lose(err)
@@ -137,9 +132,15 @@ func (h *Held) Release() error {
 	return nil
 }
 
-// unlock gives the lock back, and reports whether the session had it.
+// unlock gives the lock back, and reports whether the session had it. A lease ends
+// with it: the session may lie in the pool for ever.
 func (a *attempt) unlock(ctx context.Context) (had bool, err error) {
-	err = a.query(ctx, "SELECT "+a.mode.free+a.params(), a.number.args(), &had)
+	query, into := "SELECT "+a.mode.free+a.params(), []any{&had}
+	if a.locker.options.Lease > 0 {
+		query += ", set_config('idle_session_timeout', '0', false)"
+		into = append(into, new(string))
+	}
+	err = a.query(ctx, query, a.number.args(), into...)
 	return had, err
 }
 

@@ -62,15 +62,21 @@ func hash(key lock.Key) int64 {
 
 // Register makes a space one whose names are numbers of 32 bits, in decimal, and
 // gives it a number among the spaces of this database, which stays. All processes
-// register the same. The error is ErrSpaceClash when the database knows it otherwise;
-// then nothing has changed.
+// register the same, before they use it. The error is ErrSpaceClash when the database
+// knows it otherwise, or has locks with other names in it; then nothing has changed.
 func (l *Locker) Register(ctx context.Context, space string, id int32) error {
 	if _, err := l.number(lock.Key{Space: space, Name: "0"}); err != nil {
 		return err
 	}
-	_, err := l.pool.Exec(ctx, `INSERT INTO holdfast_spaces (id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, space)
+	var named bool
+	err := l.pool.QueryRow(ctx, `WITH new AS (INSERT INTO holdfast_spaces (id, name) SELECT $1, $2
+			WHERE NOT EXISTS (SELECT FROM holdfast_names WHERE space = $2) ON CONFLICT DO NOTHING)
+		SELECT EXISTS (SELECT FROM holdfast_names WHERE space = $2)`, id, space).Scan(&named)
 	if err != nil {
 		return fmt.Errorf("pg: register %q: %w", space, err)
+	}
+	if named {
+		return fmt.Errorf("pg: register %q: %w: it has been used with names, see holdfast_names", space, ErrSpaceClash)
 	}
 	rows, err := l.pool.Query(ctx, `SELECT id, name FROM holdfast_spaces WHERE id = $1 OR name = $2`, id, space)
 	if err != nil {

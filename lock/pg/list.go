@@ -16,7 +16,7 @@ import (
 // key, with no space if it is of 64 bits.
 func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
-		rows, err := l.pool.Query(ctx, `SELECT l.classid::bigint, l.objid::bigint, l.objsubid::integer, l.mode, l.granted, l.pid,
+		rows, err := l.pool.Query(ctx, `SELECT l.classid::bigint, l.objid::bigint, l.objsubid::integer, l.mode, l.granted, coalesce(l.pid, 0),
 			coalesce(a.application_name, ''), coalesce(a.state, ''), a.query_start, a.state_change,
 			coalesce(a.client_hostname, host(a.client_addr), ''),
 			CASE WHEN l.granted THEN '{}'::integer[] ELSE pg_blocking_pids(l.pid) END,
@@ -30,23 +30,21 @@ func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 			yield(lock.Entry{}, fmt.Errorf("pg: list: %w", err))
 			return
 		}
-		defer rows.Close()
-		for rows.Next() {
-			e, err := entry(rows)
-			if err != nil {
-				err = fmt.Errorf("pg: list: %w", err)
-			}
-			if !yield(e, err) || err != nil {
+		// All at once: what is done with them must not keep the connection.
+		entries, err := pgx.CollectRows(rows, entry)
+		if err != nil {
+			yield(lock.Entry{}, fmt.Errorf("pg: list: %w", err))
+			return
+		}
+		for _, e := range entries {
+			if !yield(e, nil) {
 				return
 			}
-		}
-		if err := rows.Err(); err != nil {
-			yield(lock.Entry{}, fmt.Errorf("pg: list: %w", err))
 		}
 	}
 }
 
-func entry(rows pgx.Rows) (lock.Entry, error) {
+func entry(rows pgx.CollectableRow) (lock.Entry, error) {
 	var classid, objid int64
 	var sub int
 	var mode string

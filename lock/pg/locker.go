@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,8 +17,8 @@ import (
 type Options struct {
 	// Conn is a connection string, as pgxpool.ParseConfig reads it.
 	Conn string
-	// Pool is used instead, if it is set: it should be for locks alone, and is not
-	// closed.
+	// Pool is used instead, if it is set: it should be for locks alone, as settings
+	// of its sessions are changed, and is not closed.
 	Pool *pgxpool.Pool
 	// Cmd says what the holder is doing: LockInfo.Cmd, and the application_name of
 	// the sessions of a pool that Open makes.
@@ -39,9 +38,15 @@ type Locker struct {
 	host    string
 	// database is what tells this database from others, for reentrancy.
 	database string
-	// general has a place for each connection that those without a hold may have.
-	general chan struct{}
-	hash    func(lock.Key) int64
+	conns    int // of the pool, at most
+	// general has a place for each connection that those without a hold may have, and
+	// tries for each further one that they may try with.
+	general, tries chan struct{}
+
+	hash           func(lock.Key) int64
+	unlockPatience time.Duration
+	// cleaned, in tests, hears whether a failed call had been granted the lock.
+	cleaned func(had bool)
 
 	mu     sync.Mutex // guards spaces
 	spaces map[string]int32
@@ -57,8 +62,13 @@ const (
 
 const minLease = time.Second
 
+// minConns: one to have a lock or to wait for one, one to try, and one to have a second
+// lock under the first.
+const minConns = 3
+
 // Open connects to the database, and makes the two tables and the sequence that it
-// needs there if they are missing (see Schema).
+// needs there if they are missing (see Schema). The error matches lock.ErrInvalidName
+// for a lease of less than a second, and a pool of less than three connections.
 func Open(ctx context.Context, o Options) (*Locker, error) {
 	if o.Lease != 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("pg: %w: a lease of %v; at least %v", lock.ErrInvalidName, o.Lease, minLease)
@@ -72,20 +82,27 @@ func Open(ctx context.Context, o Options) (*Locker, error) {
 	}
 	config := pool.Config()
 	most := int(config.MaxConns)
-	reserve := most * reserveConns / (generalConns + reserveConns)
+	reserve := max(minConns-1, most*reserveConns/(generalConns+reserveConns))
 	host, _ := os.Hostname()
 	l := &Locker{
-		options: o, pool: pool, host: host, hash: hash,
+		options: o, pool: pool, host: host, hash: hash, conns: most, unlockPatience: defaultUnlockPatience,
 		database: fmt.Sprintf("%s:%d/%s", config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Database),
-		general:  make(chan struct{}, most-reserve),
 		spaces:   map[string]int32{},
 	}
+	if most < minConns {
+		l.Close()
+		return nil, fmt.Errorf("pg: %w: a pool of %d connections; at least %d", lock.ErrInvalidName, most, minConns)
+	}
+	l.general, l.tries = make(chan struct{}, most-reserve), make(chan struct{}, reserve/2)
 	if err := l.makeSchema(ctx); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("pg: %w", err)
 	}
 	return l, nil
 }
+
+// pingPatience bounds the pool's own look whether a connection still works.
+const pingPatience = 5 * time.Second
 
 func (o Options) makePool(ctx context.Context) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(o.Conn)
@@ -105,6 +122,7 @@ func (o Options) makePool(ctx context.Context) (*pgxpool.Pool, error) {
 	config.ConnConfig.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
 	}}).DialContext
+	config.PingTimeout = pingPatience
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
@@ -116,14 +134,21 @@ func (l *Locker) Close() {
 }
 
 // connect returns a connection for a lock, and how to give back its place. Those who
-// bring a hold, and those who only try, have a reserve: they must not wait behind
-// those who wait for locks.
+// bring a hold, and those who only try, have a reserve each: they must not wait behind
+// those who wait for locks. Whoever tries may succeed, and keep the connection for
+// long, so there are some that tries don't get.
 func (l *Locker) connect(ctx context.Context, try bool) (conn *pgxpool.Conn, leave func(), err error) {
 	leave = func() {}
-	if !try && lock.Carried(ctx, l) == nil {
+	if lock.Carried(ctx, l) == nil {
+		var tries chan struct{} // nil has no place
+		if try {
+			tries = l.tries
+		}
 		select {
 		case l.general <- struct{}{}:
 			leave = func() { <-l.general }
+		case tries <- struct{}{}:
+			leave = func() { <-tries }
 		case <-ctx.Done():
 			return nil, nil, l.noConnection(ctx, ctx.Err())
 		}
@@ -136,11 +161,8 @@ func (l *Locker) connect(ctx context.Context, try bool) (conn *pgxpool.Conn, lea
 }
 
 func (l *Locker) noConnection(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("pg: %w: waiting for one of %d connections: %w", lock.ErrTimeout, l.pool.Config().MaxConns, ctx.Err())
-	case ctx.Err() != nil:
-		return fmt.Errorf("pg: waiting for a connection: %w", ctx.Err())
+	if ctx.Err() != nil {
+		return fmt.Errorf("pg: waiting for one of %d connections: %w", l.conns, endOf(ctx))
 	}
 	return fmt.Errorf("pg: %w", err)
 }

@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"fmt"
 	"strings"
 )
 
@@ -23,7 +24,10 @@ func (l *Locker) makeSchema(ctx context.Context) error {
 		return err
 	}
 	_, err = l.pool.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock("+schemaLock+");"+Schema+"COMMIT")
-	return err
+	if err != nil {
+		return fmt.Errorf("make the tables that are missing (see Schema): %w", err)
+	}
+	return nil
 }
 
 // schemaLock is any number.

@@ -73,13 +73,15 @@ func (h *Held) renew(ctx context.Context, lease time.Duration) error {
 	if elapsed >= trusted(lease) {
 		return errNotHeard
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, trusted(lease)-elapsed, errNotHeard)
-	defer cancel()
+	// At the end of the lease nobody is asked any more, as that takes time.
+	socket := h.attempt.conn.Conn().PgConn().Conn()
+	limit := time.AfterFunc(trusted(lease)-elapsed, func() { _ = socket.Close() })
 	var one int
-	if err := h.attempt.query(limited, "SELECT 1", nil, &one); err != nil {
-		if limited.Err() != nil {
-			return context.Cause(limited)
-		}
+	err := h.attempt.query(ctx, "SELECT 1", nil, &one)
+	switch {
+	case !limit.Stop():
+		return errNotHeard
+	case err != nil:
 		return err
 	}
 	h.beat = begun
@@ -90,16 +92,9 @@ func (h *Held) renew(ctx context.Context, lease time.Duration) error {
 // long. The answer that counts is asked for after the lock was granted.
 func (h *Held) beginLease(ctx context.Context) error {
 	h.beat = time.Now()
-	return setLease(ctx, h.attempt, h.attempt.locker.options.Lease)
-}
-
-// endLease makes the session one that may lie in the pool for ever.
-func endLease(ctx context.Context, a *attempt) error { return setLease(ctx, a, 0) }
-
-func setLease(ctx context.Context, a *attempt, lease time.Duration) error {
 	var set string
-	err := a.query(ctx, "SELECT set_config('idle_session_timeout', $1, false)",
-		[]any{strconv.FormatInt(lease.Milliseconds(), 10)}, &set)
+	err := h.attempt.query(ctx, "SELECT set_config('idle_session_timeout', $1, false)",
+		[]any{strconv.FormatInt(h.attempt.locker.options.Lease.Milliseconds(), 10)}, &set)
 	if err != nil {
 		return fmt.Errorf("lease: %w", err)
 	}

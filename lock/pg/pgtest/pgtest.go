@@ -86,25 +86,42 @@ func (s *Server) make(settings []string) error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
+// startPatience is how long a server may take to start, and those that were killed to
+// be gone.
+const startPatience = time.Minute
+
 // Run starts the server, anew after End or Kill, and waits until it answers.
 func (s *Server) Run() error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	for deadline := time.Now().Add(startPatience); ; time.Sleep(10 * time.Millisecond) {
+		err := s.run(deadline)
+		// The children of one that was killed notice within a moment, and no other may
+		// start before.
+		if err == nil || time.Now().After(deadline) || !strings.Contains(err.Error(), "still in use") {
+			return err
+		}
+	}
+}
+
+func (s *Server) run(deadline time.Time) error {
+	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data())
-	s.cmd.SysProcAttr, s.cmd.Dir = unprivileged(), s.dir
+	s.cmd.SysProcAttr, s.cmd.Dir = dying(unprivileged()), s.dir
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
 	s.done = make(chan error, 1)
 	go func() { s.done <- s.cmd.Wait() }()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		// The last line says "ready" once connections are accepted.
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		// The first line is whose it is: one that was killed leaves its own. The last
+		// says "ready" once connections are accepted.
 		state, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
-		if err == nil && bytes.HasSuffix(bytes.TrimSpace(state), []byte("ready")) {
+		if err == nil && bytes.HasPrefix(state, fmt.Appendf(nil, "%d\n", s.cmd.Process.Pid)) &&
+			bytes.HasSuffix(bytes.TrimSpace(state), []byte("ready")) {
 			return nil
 		}
 		select {
@@ -139,7 +156,6 @@ func (s *Server) signal(sig os.Signal) error {
 	if errors.As(err, &exit) {
 		err = nil
 	}
-	// Its children notice within a moment; a new server waits for them.
 	return err
 }
 

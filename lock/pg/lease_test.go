@@ -1,0 +1,78 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/pg"
+)
+
+// TestLeaseIsKept: over many spans, and a connection that lies in the pool has none.
+func TestLeaseIsKept(t *testing.T) {
+	t.Parallel()
+	l, k := open(t, pg.Options{Lease: time.Second}), key()
+	c := raw(t, server.Conn())
+	held := acquire(t, l, k)
+	beat := func() time.Time {
+		return value[time.Time](t, c, "SELECT query_start FROM pg_stat_activity WHERE pid = $1", held.Info().PID)
+	}
+	for first := beat(); beat().Sub(first) < 3*time.Second; {
+		select {
+		case <-held.Lost():
+			t.Fatal("lost")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if _, err := open(t, pg.Options{}).TryAcquire(limited(t), k); err == nil {
+		t.Error("two have the lock")
+	}
+	check(t, held.Release())
+	wantIdle(t, l)
+	// Released by those who failed, too.
+	blocker := acquire(t, open(t, pg.Options{}), k)
+	_, err := lock.AcquireWithin(limited(t), l, k, 10*time.Millisecond)
+	wantLocked(t, err, lock.ErrTimeout)
+	check(t, blocker.Release())
+	var timeout string
+	check(t, l.Pool().QueryRow(limited(t), "SHOW idle_session_timeout").Scan(&timeout))
+	if stat := l.Pool().Stat(); timeout != "0" || stat.NewConnsCount() != 1 {
+		t.Errorf("idle_session_timeout is %s in the pool; %d connections were made, want 1", timeout, stat.NewConnsCount())
+	}
+}
+
+// TestLeaseInSilence: the holder knows before the server gives the lock to another.
+func TestLeaseInSilence(t *testing.T) {
+	t.Parallel()
+	p, k := newProxy(t, server.Conn()), key()
+	l := open(t, pg.Options{Conn: p.through(server.Conn()), Lease: 4 * time.Second})
+	other := open(t, pg.Options{})
+	c := raw(t, server.Conn())
+	held := acquire(t, l, k)
+	ctx := held.Context(context.Background())
+	came := begin(other, limited(t), k)
+	untilWaiting(t, other, k)
+	p.swallow(true)
+	await(t, "Lost", held.Lost())
+	known := time.Now()
+	if value[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", held.Info().PID) == 0 {
+		t.Error("the server had ended the session before its holder knew")
+	}
+	wantIs(t, context.Cause(ctx), lock.ErrLost)
+	next := await(t, "the lock", came).mustHave(t)
+	t.Logf("the next one had the lock %v after the first knew of its loss", time.Since(known))
+	wantIs(t, held.Release(), lock.ErrLost)
+	wantIdle(t, l)
+	check(t, next.Release())
+}
+
+func TestLeaseTooShort(t *testing.T) {
+	for _, lease := range []time.Duration{-time.Second, 1, time.Second - 1} {
+		l, err := pg.Open(limited(t), pg.Options{Conn: server.Conn(), Lease: lease})
+		if l != nil || !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("%v: %v, want to be refused", lease, err)
+		}
+	}
+}

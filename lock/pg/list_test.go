@@ -1,0 +1,125 @@
+package pg_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/pg"
+)
+
+func listed(t testing.TB, l lock.Locker) (entries []lock.Entry) {
+	t.Helper()
+	for e, err := range l.List(limited(t)) {
+		check(t, err)
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// TestQueryAdvisoryLocks is the scenario of seed advisory-locking: pid,
+// application_name, state, query_start, namespace, entity_id, mode, granted, and since
+// when.
+func TestQueryAdvisoryLocks(t *testing.T) {
+	conn := database(t)
+	l, k := open(t, pg.Options{Conn: conn, Cmd: "list me"}), key()
+	held := acquire(t, l, k)
+	came := begin(open(t, pg.Options{Conn: conn, Cmd: "waits"}), limited(t), k)
+	untilWaiting(t, l, k)
+	entries := listed(t, l)
+	if len(entries) != 2 {
+		t.Fatalf("listed: %+v, want two", entries)
+	}
+	e := entries[0]
+	if !e.Granted || e.Key != k || e.Who.PID != held.Info().PID || e.Who.Cmd != "list me" || e.Who.Mode != "" ||
+		e.Activity != "idle" || e.QueryStart.IsZero() || e.Who.CreatedAt.IsZero() || e.State != lock.StateHeld ||
+		e.Evidence != pg.SessionHolds || len(e.BlockedBy) != 0 {
+		t.Errorf("the holder: %+v, %+v", e, e.Who)
+	}
+	e = entries[1]
+	if e.Granted || e.Key != k || e.Who.Cmd != "waits" || e.Activity != "active" || e.QueryStart.IsZero() ||
+		!slices.Equal(e.BlockedBy, []int{held.Info().PID}) {
+		t.Errorf("who waits: %+v, %+v", e, e.Who)
+	}
+	check(t, held.Release())
+	check(t, await(t, "the lock", came).mustHave(t).Release())
+	reader, err := l.AcquireShared(limited(t), k)
+	check(t, err)
+	if entries := listed(t, l); len(entries) != 1 || entries[0].Who.Mode != "shared" {
+		t.Errorf("a reader is listed as %+v", entries)
+	}
+	check(t, reader.Release())
+}
+
+// TestListOfOthers: locks of other programs have their numbers for names; one that is
+// in a prepared transaction is nobody's.
+func TestListOfOthers(t *testing.T) {
+	conn := database(t)
+	l, c := open(t, pg.Options{Conn: conn}), raw(t, conn)
+	exec1(t, c, "SELECT pg_advisory_lock(5), pg_advisory_lock(-6), pg_advisory_lock(1, -2)")
+	want := []lock.Key{{Space: "", Name: "-6"}, {Space: "", Name: "5"}, {Space: "1", Name: "-2"}}
+	for _, prepared := range []bool{false, true} {
+		if prepared {
+			exec1(t, c, "BEGIN")
+			exec1(t, c, "SELECT pg_advisory_xact_lock(7)")
+			exec1(t, c, "PREPARE TRANSACTION 'nobody'")
+			want = append(want, lock.Key{Space: "", Name: "7"})
+		}
+		for _, e := range listed(t, l) {
+			if !slices.Contains(want, e.Key) || !e.Granted || e.Who.PID == 0 && e.Key.Name != "7" {
+				t.Errorf("listed: %+v, %+v", e, e.Who)
+			}
+		}
+		if n := len(listed(t, l)); n != len(want) {
+			t.Errorf("%d are listed, want %d", n, len(want))
+		}
+	}
+	exec1(t, c, "ROLLBACK PREPARED 'nobody'")
+}
+
+// TestListOfThousand, with an end before the end, and others' work in between.
+func TestListOfThousand(t *testing.T) {
+	conn := database(t)
+	l, c := open(t, pg.Options{Conn: conn + " pool_max_conns=3"}), raw(t, conn)
+	exec1(t, c, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 1000) n")
+	if n := len(listed(t, l)); n != 1000 {
+		t.Errorf("%d are listed, want 1000", n)
+	}
+	held := acquire(t, l, key())
+	inner, err := l.Acquire(held.Context(limited(t)), key())
+	check(t, err)
+	for range 10 {
+		for range l.List(limited(t)) {
+			check(t, acquireNow(t, l, key()).Release()) // with the connection that the list had
+			break
+		}
+	}
+	check(t, inner.Release())
+	check(t, held.Release())
+	wantIdle(t, l)
+}
+
+// TestListOfUnprivileged: whoever may not see others' sessions sees the locks.
+func TestListOfUnprivileged(t *testing.T) {
+	conn := database(t)
+	l, k := open(t, pg.Options{Conn: conn}), key()
+	c := raw(t, conn)
+	role := role(t, c)
+	exec1(t, c, "GRANT SELECT, INSERT ON holdfast_names, holdfast_spaces TO "+role)
+	exec1(t, c, "GRANT USAGE ON SEQUENCE holdfast_fence TO "+role)
+	low := open(t, pg.Options{Conn: as(conn, role)})
+	held := acquire(t, l, k)
+	entries := listed(t, low)
+	if len(entries) != 1 || entries[0].Key != k || entries[0].Who.PID != held.Info().PID {
+		t.Errorf("listed: %+v", entries)
+	}
+	_, err := low.TryAcquire(limited(t), k)
+	if locked := wantLocked(t, err); locked.Info == nil || locked.Info.PID != held.Info().PID {
+		t.Errorf("in the way is %+v", locked.Info)
+	}
+	check(t, held.Release())
+	check(t, lock.Do(limited(t), low, k, func(context.Context) error { return nil }))
+	check(t, lock.Do(limited(t), low, lock.Key{Space: "new", Name: fmt.Sprint(k)}, func(context.Context) error { return nil }))
+}

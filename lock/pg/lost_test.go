@@ -1,0 +1,143 @@
+package pg_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/holdfast-go/holdfast/lock/pg/pgtest"
+)
+
+// TestHolderKilled prints how long the next one waits.
+func TestHolderKilled(t *testing.T) {
+	l := open(t, pg.Options{})
+	for range 5 {
+		k := key()
+		c := start(t, server.Conn(), 0)
+		if a := c.do("acquire " + k.Name); a != "held" {
+			t.Fatal(a)
+		}
+		came := begin(l, limited(t), k)
+		untilWaiting(t, l, k)
+		killed := time.Now()
+		check(t, c.cmd.Process.Kill())
+		held := await(t, "the lock", came).mustHave(t)
+		t.Logf("had the lock %v after SIGKILL for its holder", time.Since(killed))
+		check(t, held.Release())
+	}
+	wantIdle(t, l)
+}
+
+// TestSessionTerminated prints how long a holder does not know of its loss.
+func TestSessionTerminated(t *testing.T) {
+	l := open(t, pg.Options{})
+	admin := raw(t, server.Conn())
+	for range 5 {
+		held := acquire(t, l, key())
+		ctx := held.Context(limited(t))
+		inner, cancel := context.WithCancel(ctx)
+		defer cancel()
+		begun := time.Now()
+		exec1(t, admin, "SELECT pg_terminate_backend($1)", held.Info().PID)
+		await(t, "Lost", held.Lost())
+		t.Logf("told %v after the order to end the session", time.Since(begun))
+		for _, ctx := range []context.Context{ctx, inner, held.Context(context.Background())} {
+			await(t, "the end of a context", ctx.Done())
+			wantIs(t, context.Cause(ctx), lock.ErrLost)
+		}
+		wantIs(t, held.Release(), lock.ErrLost)
+		check(t, held.Release())
+		wantIdle(t, l)
+	}
+}
+
+// TestServerStops: by order and by accident, with holders, waiters, and connections that
+// lie in the pool.
+func TestServerStops(t *testing.T) {
+	s, err := pgtest.Start()
+	check(t, err)
+	defer func() { check(t, s.Stop()) }()
+	l := open(t, pg.Options{Conn: s.Conn()})
+	var fence int64
+	for name, stop := range map[string]func() error{"End": s.End, "Kill": s.Kill} {
+		k, idle := key(), []*pg.Held{}
+		for range 8 {
+			idle = append(idle, acquire(t, l, key()))
+		}
+		for _, h := range idle {
+			check(t, h.Release())
+		}
+		held := acquire(t, l, k)
+		fence = wantFence(t, held, fence)
+		ctx := held.Context(limited(t))
+		came := begin(l, limited(t), k)
+		untilWaiting(t, l, k)
+		check(t, stop())
+		await(t, "Lost", held.Lost())
+		await(t, "the end of the context", ctx.Done())
+		wantIs(t, context.Cause(ctx), lock.ErrLost)
+		wantIs(t, held.Release(), lock.ErrLost)
+		if o := await(t, "the end of the wait", came); o.err == nil {
+			t.Errorf("%s: who waited has a lock of a server that is gone", name)
+			_ = o.held.Release()
+		}
+		eventually(t, "an error that there is no server", func() bool { // processes of one that was killed go on for a moment
+			h, err := l.TryAcquire(limited(t), key())
+			if err == nil {
+				_ = h.Release()
+			} else if strings.Contains(err.Error(), "stale") {
+				t.Errorf("%s: error is %v", name, err)
+			}
+			return err != nil
+		})
+		check(t, s.Run())
+		// All of them at once: each connection in the pool is stale.
+		var next []<-chan outcome
+		for range 8 {
+			next = append(next, begin(l, limited(t), key()))
+		}
+		for _, came := range next {
+			h := await(t, "a lock", came).mustHave(t)
+			fence = wantFence(t, h, fence)
+			check(t, h.Release())
+		}
+		check(t, acquire(t, l, k).Release())
+		wantIdle(t, l)
+	}
+}
+
+// wantFence checks that a fence is above another, whichever that was.
+func wantFence(t testing.TB, held lock.Hold, above int64) int64 {
+	t.Helper()
+	fence, err := held.Fence()
+	check(t, err)
+	if above > 0 && fence <= above-8 { // of eight that were given out together
+		t.Errorf("fence %d, after %d", fence, above)
+	}
+	return max(fence, above)
+}
+
+// TestStaleConnections: those that died while they lay in the pool are no error.
+func TestStaleConnections(t *testing.T) {
+	l := open(t, pg.Options{})
+	admin := raw(t, server.Conn())
+	for _, acquire := range []func(context.Context, lock.Key) (lock.Hold, error){l.Acquire, l.TryAcquire, l.AcquireShared} {
+		var holds []lock.Hold
+		for range 5 {
+			held, err := acquire(limited(t), key())
+			check(t, err)
+			holds = append(holds, held)
+		}
+		for _, h := range holds {
+			check(t, h.Release())
+			exec1(t, admin, "SELECT pg_terminate_backend($1, 10000)", h.Info().PID)
+		}
+		held, err := acquire(limited(t), key())
+		check(t, err)
+		check(t, held.Release())
+		wantIdle(t, l)
+	}
+}

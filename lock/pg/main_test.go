@@ -1,0 +1,264 @@
+package pg_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/locktest"
+	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/holdfast-go/holdfast/lock/pg/pgtest"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// roleVar tells the test binary to play a part in another process, and connVar where.
+const (
+	roleVar = "HOLDFAST_PG_ROLE"
+	connVar = "HOLDFAST_PG_CONN"
+)
+
+// server is the one that most tests share.
+var server *pgtest.Server
+
+func TestMain(m *testing.M) {
+	locktest.Main(openAt)
+	if os.Getenv(roleVar) == "holder" {
+		holder(os.Getenv(connVar), bufio.NewScanner(os.Stdin))
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	server, err = pgtest.Start("max_connections=400", "deadlock_timeout=50ms", "max_prepared_transactions=5", "max_locks_per_transaction=128")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		return 1
+	}
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && leaks(before) {
+		code = 1
+	}
+	if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest: stop:", err)
+		return 1
+	}
+	return code
+}
+
+// leaks reports, and prints, whether goroutines go on for no reason.
+func leaks(before int) bool {
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			fmt.Fprintf(os.Stderr, "%d goroutines, %d before the tests\n%s\n",
+				runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			return true
+		}
+	}
+	return false
+}
+
+// patience bounds what must not hang.
+const patience = 30 * time.Second
+
+func limited(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience+stormTakes())
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t testing.TB, o pg.Options) *pg.Locker {
+	t.Helper()
+	if o.Conn == "" && o.Pool == nil {
+		o.Conn = server.Conn()
+	}
+	l, err := pg.Open(limited(t), o)
+	check(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			go l.Close() // which may wait for ever
+			return
+		}
+		l.Close()
+	})
+	return l
+}
+
+// raw is a connection that knows nothing of holdfast.
+func raw(t testing.TB, conn string) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(limited(t), conn)
+	check(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+func exec1(t testing.TB, c interface {
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) {
+	t.Helper()
+	_, err := c.Exec(limited(t), sql, args...)
+	check(t, err)
+}
+
+func value[T any](t testing.TB, c *pgx.Conn, sql string, args ...any) (v T) {
+	t.Helper()
+	check(t, c.QueryRow(limited(t), sql, args...).Scan(&v))
+	return v
+}
+
+// database makes one of a test's own, in which there is nothing yet.
+func database(t testing.TB) (conn string) {
+	t.Helper()
+	name := fmt.Sprint("d", rand.Uint64())
+	exec1(t, raw(t, server.Conn()), "CREATE DATABASE "+name)
+	return strings.Replace(server.Conn(), "dbname=postgres", "dbname="+name, 1)
+}
+
+var lastKey atomic.Int64
+
+// key returns one that nobody has used.
+func key() lock.Key {
+	return lock.Key{Space: "test", Name: fmt.Sprint(os.Getpid(), "-", lastKey.Add(1))}
+}
+
+func acquire(t testing.TB, l lock.Locker, k lock.Key) *pg.Held {
+	t.Helper()
+	held, err := l.Acquire(limited(t), k)
+	check(t, err)
+	t.Cleanup(func() { _ = held.Release() })
+	return held.(*pg.Held)
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually looks again until cond holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for ctx := limited(t); !cond(); time.Sleep(2 * time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal("never happened: ", what)
+		}
+	}
+}
+
+// await waits for a channel.
+func await[T any](t testing.TB, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatal("never happened: ", what)
+	}
+	return v
+}
+
+// advisory counts the advisory locks of the server, granted or waited for.
+func advisory(t testing.TB, c *pgx.Conn, granted bool) int {
+	t.Helper()
+	return value[int](t, c, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted = $1
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, granted)
+}
+
+// wantIdle checks that a Locker has all its connections back, and holds nothing.
+func wantIdle(t testing.TB, l *pg.Locker) {
+	t.Helper()
+	eventually(t, "all connections are back", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
+	if n := l.Places(); n != 0 {
+		t.Errorf("%d places are taken, with no connection", n)
+	}
+}
+
+// child is another process, which holds.
+type child struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	orders *os.File
+	lines  chan string
+}
+
+func start(t testing.TB, conn string, lease time.Duration) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	check(t, err)
+	c := &child{t: t, cmd: exec.Command(exe), lines: make(chan string, 10)}
+	c.cmd.Env = append(os.Environ(), roleVar+"=holder", connVar+"="+conn, "HOLDFAST_PG_LEASE="+lease.String())
+	c.cmd.Stderr = os.Stderr
+	in, orders, err := os.Pipe()
+	check(t, err)
+	c.cmd.Stdin, c.orders = in, orders
+	out, err := c.cmd.StdoutPipe()
+	check(t, err)
+	check(t, c.cmd.Start())
+	in.Close()
+	go func() {
+		defer close(c.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			c.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(sync.OnceFunc(func() {
+		orders.Close()
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	}))
+	return c
+}
+
+// do orders, and returns the answer.
+func (c *child) do(order string) string {
+	c.t.Helper()
+	_, err := fmt.Fprintln(c.orders, order)
+	check(c.t, err)
+	return await(c.t, "an answer to "+order, c.lines)
+}
+
+// holder acquires and releases one lock as it is told, and says when it is lost.
+func holder(conn string, orders *bufio.Scanner) {
+	ctx := context.Background()
+	lease, _ := time.ParseDuration(os.Getenv("HOLDFAST_PG_LEASE"))
+	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: lease})
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	var held lock.Hold
+	for orders.Scan() {
+		order, name, _ := strings.Cut(orders.Text(), " ")
+		switch order {
+		case "acquire":
+			if held, err = l.Acquire(ctx, lock.Key{Space: "test", Name: name}); err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			go func() {
+				<-held.Lost()
+				fmt.Println("lost")
+			}()
+			fmt.Println("held")
+		case "fence":
+			fmt.Println(held.Fence())
+		case "release":
+			fmt.Println("released:", held.Release())
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/pg"
+)
+
+// recorder is an Observer that keeps what it is told.
+type recorder struct {
+	mu     sync.Mutex
+	events []lock.Event
+}
+
+func (r *recorder) Observe(e lock.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+func (r *recorder) kinds() (kinds []lock.EventKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+func (r *recorder) count(kind lock.EventKind) (n int) {
+	for _, k := range r.kinds() {
+		if k == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestObserver(t *testing.T) {
+	r, k := &recorder{}, key()
+	l := open(t, pg.Options{Observer: r, Cmd: "observed"})
+	first := acquire(t, open(t, pg.Options{Cmd: "first"}), k)
+	came := begin(l, limited(t), k)
+	untilWaiting(t, l, k)
+	check(t, first.Release())
+	held := await(t, "the lock", came).mustHave(t)
+	check(t, held.Release())
+	check(t, held.Release())
+	want := []lock.EventKind{lock.Waiting, lock.Acquired, lock.Released}
+	if got := r.kinds(); !slices.Equal(got, want) {
+		t.Fatalf("events %v, want %v", got, want)
+	}
+	waiting := r.events[0]
+	if waiting.Holder == nil || waiting.Holder.PID != first.Info().PID || waiting.Evidence != pg.SessionHolds ||
+		waiting.Path != k.String() || waiting.Cmd != "observed" {
+		t.Errorf("event of the wait: %+v, with holder %+v", waiting, waiting.Holder)
+	}
+}
+
+// TestObserverOfLoss: a loss is told once, whoever finds out, and is no release.
+func TestObserverOfLoss(t *testing.T) {
+	for name, find := range map[string]func(*pg.Held){
+		"watcher": func(h *pg.Held) { <-h.Lost() },
+		"release": func(*pg.Held) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, k := &recorder{}, key()
+			l := open(t, pg.Options{Observer: r})
+			held := acquire(t, l, k)
+			terminate(t, server.Conn(), held)
+			find(held)
+			for range 3 {
+				_ = held.Release()
+			}
+			want := []lock.EventKind{lock.Acquired, lock.Lost}
+			if got := r.kinds(); !slices.Equal(got, want) {
+				t.Errorf("events %v, want %v", got, want)
+			}
+			wantIdle(t, l)
+		})
+	}
+}
+
+// TestLossRacesRelease: a hold was released, or lost, and never both or neither.
+func TestLossRacesRelease(t *testing.T) {
+	admin := raw(t, server.Conn())
+	r := &recorder{}
+	l := open(t, pg.Options{Observer: r})
+	lost := 0
+	for range 100 {
+		held := acquire(t, l, key())
+		terminated := make(chan error, 1)
+		go func() {
+			time.Sleep(rand.N(8 * time.Millisecond))
+			_, err := admin.Exec(context.Background(), "SELECT pg_terminate_backend($1)", held.Info().PID)
+			terminated <- err
+		}()
+		time.Sleep(rand.N(8 * time.Millisecond)) // any interleaving will do
+		switch err := held.Release(); {
+		case err == nil:
+			select {
+			case <-held.Lost():
+				t.Error("lost, and Release does not say so")
+			default:
+			}
+		case errors.Is(err, lock.ErrLost):
+			await(t, "Lost", held.Lost())
+			lost++
+		default:
+			t.Error(err)
+		}
+		check(t, await(t, "the end of the session", terminated))
+	}
+	if got := r.count(lock.Lost); got != lost || r.count(lock.Released) != 100-lost {
+		t.Errorf("%d losses and %d releases are told, want %d of 100", got, r.count(lock.Released), lost)
+	}
+	t.Logf("%d of 100 were lost", lost)
+	wantIdle(t, l)
+}
+
+// outcome is what came of an acquisition.
+type outcome struct {
+	held lock.Hold
+	err  error
+}
+
+func (o outcome) mustHave(t testing.TB) lock.Hold {
+	t.Helper()
+	check(t, o.err)
+	t.Cleanup(func() { _ = o.held.Release() })
+	return o.held
+}
+
+// begin acquires in another goroutine.
+func begin(l lock.Locker, ctx context.Context, k lock.Key) <-chan outcome {
+	came := make(chan outcome, 1)
+	go func() {
+		held, err := l.Acquire(ctx, k)
+		came <- outcome{held, err}
+	}()
+	return came
+}
+
+// untilWaiting returns when the server has somebody waiting for a lock.
+func untilWaiting(t testing.TB, l lock.Locker, k lock.Key) {
+	t.Helper()
+	eventually(t, "somebody waits for "+k.String(), func() bool { return len(waiting(t, l, k)) > 0 })
+}
+
+func waiting(t testing.TB, l lock.Locker, k lock.Key) (entries []lock.Entry) {
+	t.Helper()
+	for e, err := range l.List(limited(t)) {
+		check(t, err)
+		if e.Key == k && !e.Granted {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
