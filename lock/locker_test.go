@@ -218,8 +218,7 @@ func TestAcquireKeys_OneLock(t *testing.T) {
 
 // TestAcquireKeys_LostMeanwhile: who loses one lock stops waiting for the next.
 func TestAcquireKeys_LostMeanwhile(t *testing.T) {
-	var l *fakeLocker
-	l = &fakeLocker{acquire: func(ctx context.Context, key lock.Key) error {
+	l := &fakeLocker{acquire: func(ctx context.Context, key lock.Key) error {
 		if key == keyB {
 			lock.Carried(ctx, keyA).(*fakeHold).tie.Lose(lock.ErrLost)
 			<-ctx.Done()

@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	nightly "github.com/nightlyone/lockfile"
+)
+
+const readFloor = "floor: read the files"
+
+// looks measures who can say who holds a lock: of one lock, and of all in a
+// folder, all of them held.
+func (b *bench) looks() {
+	for _, n := range pick(b, []int{10, 1000, 10_000}, []int{10, 100}) {
+		b.look(n)
+	}
+}
+
+func (b *bench) look(n int) {
+	dir := filepath.Dir(b.fresh(b.fast()))
+	release, err := populate(dir, n)
+	defer release()
+	if err != nil {
+		b.r.Skipped = append(b.r.Skipped, "looks: "+err.Error())
+		return
+	}
+	one := filepath.Join(dir, strconv.Itoa(n/2)+".lock")
+	pids, err := nightly.New(filepath.Join(filepath.Dir(b.fresh(b.fast())), "pid"))
+	if err == nil {
+		err = pids.TryLock()
+	}
+	rounds, budget := pick(b, 100, 2), pick(b, 4*time.Second, time.Second)
+	b.r.Looks = append(b.r.Looks, takeTurns(fmt.Sprintf("inspect one of %d", n), rounds, budget, readFloor, []contestant{
+		{readFloor, timed(func() error { _, err := os.ReadFile(one); return err })},
+		{oursName, timed(func() error { _, err := lock.File{Path: one}.Inspect(context.Background()); return err })},
+		{"nightlyone/lockfile", timed(func() error {
+			if err != nil {
+				return err
+			}
+			_, err := pids.GetOwner()
+			return err
+		})},
+	})...)
+	b.r.Looks = append(b.r.Looks, takeTurns(fmt.Sprintf("list %d", n), rounds, budget, readFloor, []contestant{
+		{readFloor, timed(func() error { return readAll(dir) })},
+		{oursName, timed(func() error {
+			found := 0
+			for _, err := range lock.List(context.Background(), dir) {
+				if err != nil {
+					return err
+				}
+				found++
+			}
+			if found != n {
+				return fmt.Errorf("%d locks of %d", found, n)
+			}
+			return nil
+		})},
+	})...)
+}
+
+func timed(do func() error) func() (float64, error) {
+	return func() (float64, error) {
+		begin := clock()
+		err := do()
+		return float64(clock() - begin), err
+	}
+}
+
+// populate takes n locks in a folder, and returns how to release them.
+func populate(dir string, n int) (release func(), err error) {
+	var all []*lock.Held
+	release = func() {
+		for _, held := range all {
+			held.Release()
+		}
+	}
+	for i := range n {
+		f := lock.File{Path: filepath.Join(dir, strconv.Itoa(i)+".lock"), Cmd: "bench"}
+		held, err := f.TryAcquire(context.Background())
+		if err != nil {
+			return release, fmt.Errorf("with %d locks held: %w", i, err)
+		}
+		all = append(all, held)
+	}
+	return release, nil
+}
+
+func readAll(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".lock" {
+			if _, err := os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
