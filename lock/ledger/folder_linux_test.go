@@ -148,7 +148,7 @@ func fillBlocks(path string, free int) error {
 	if err := syscall.Statfs(filepath.Dir(path), &st); err != nil {
 		return err
 	}
-	return os.WriteFile(path, make([]byte, max(0, int64(st.Bavail)-int64(free))*st.Bsize), 0o600)
+	return os.WriteFile(path, make([]byte, max(0, int64(st.Bavail)-int64(free))*int64(st.Bsize)), 0o600)
 }
 
 // fillInodes makes files that leave so many inodes.
