@@ -1,4 +1,4 @@
-//go:build unix && !solaris && !illumos
+//go:build unix && !solaris && !aix
 
 package locktest
 
