@@ -206,11 +206,9 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	stale := a.conn.Conn().IsClosed() && ctx.Err() == nil && !a.waited
 	// As many times as it takes to hear an answer: a request to cancel, late, may
 	// have met this.
-	limited, cancel := context.WithTimeout(context.Background(), a.locker.unlockPatience)
-	defer cancel()
-	had, uerr := a.unlock(limited)
+	had, uerr := a.unlock()
 	if uerr != nil {
-		had, uerr = a.unlock(limited)
+		had, uerr = a.unlock()
 	}
 	if uerr == nil && errors.Is(err, ErrPooler) {
 		uerr = err // whose session answered nobody knows

@@ -112,13 +112,11 @@ func (h *Held) Release() error {
 	h.over = true
 	h.stopWatch()
 	a := h.attempt
-	limited, cancel := context.WithTimeout(context.Background(), a.locker.unlockPatience)
-	defer cancel()
 	had, err := false, error(nil)
 	select {
 	case <-h.tie.Lost():
 	default:
-		had, err = a.unlock(limited)
+		had, err = a.unlock()
 	}
 	if err != nil || !had {
 		h.lose(err)
@@ -133,14 +131,18 @@ func (h *Held) Release() error {
 }
 
 // unlock gives the lock back, and reports whether the session had it. A lease ends
-// with it: the session may lie in the pool for ever.
-func (a *attempt) unlock(ctx context.Context) (had bool, err error) {
+// with it: the session may lie in the pool for ever. A server that takes longer than
+// unlockPatience finds the connection closed, which frees the lock, too.
+func (a *attempt) unlock() (had bool, err error) {
 	query, into := "SELECT "+a.mode.free+a.params(), []any{&had}
 	if a.locker.options.Lease > 0 {
 		query += ", set_config('idle_session_timeout', '0', false)"
 		into = append(into, new(string))
 	}
-	err = a.query(ctx, query, a.number.args(), into...)
+	conn := a.conn.Conn().PgConn()
+	late := time.AfterFunc(a.locker.unlockPatience, func() { _ = conn.Conn().Close() })
+	defer late.Stop()
+	err = a.conn.QueryRow(context.Background(), query, a.number.args()...).Scan(into...)
 	return had, err
 }
 

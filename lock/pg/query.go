@@ -24,6 +24,9 @@ func (a *attempt) query(ctx context.Context, sql string, args []any, into ...any
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if ctx.Done() == nil {
+		return a.conn.QueryRow(ctx, sql, args...).Scan(into...)
+	}
 	conn := a.conn.Conn().PgConn()
 	answered, asked := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
