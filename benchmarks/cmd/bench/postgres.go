@@ -74,7 +74,7 @@ func (b *bench) pgAlone(ctx context.Context, conn string) error {
 		return err
 	}
 	defer locks.Close()
-	b.pgTurns("acquire and release", 500,
+	b.pgTurns("acquire and release", 4000, // a server that has just been started is restless
 		timed(func() error {
 			return inTurn(func() error { return bare.lock(ctx) }, func() error { return bare.unlock(ctx) })
 		}),
