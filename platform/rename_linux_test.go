@@ -159,7 +159,8 @@ func TestBeingWritten_LeavesNothing(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if after := descriptors(t); after != before {
+	// Fewer are no fault: what other tests have dropped is closed at some time.
+	if after := descriptors(t); after > before {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}
 }
