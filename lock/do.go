@@ -24,6 +24,11 @@ func (f File) Do(ctx context.Context, fn func(context.Context) error) error {
 // context does: acquired is then false, and the error nil.
 func (f File) TryDo(ctx context.Context, fn func(context.Context) error) (acquired bool, err error) {
 	held, err := f.TryAcquire(ctx)
+	return tryDo(ctx, held, err, fn)
+}
+
+// tryDo goes on from a try for the lock.
+func tryDo(ctx context.Context, held Hold, err error, fn func(context.Context) error) (acquired bool, _ error) {
 	var locked *ErrLocked
 	if errors.As(err, &locked) {
 		return false, nil

@@ -3,7 +3,6 @@ package lock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -88,13 +87,7 @@ func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) 
 // TryDo is File.TryDo for any engine.
 func TryDo(ctx context.Context, l Locker, key Key, fn func(context.Context) error) (acquired bool, err error) {
 	held, err := l.TryAcquire(ctx, key)
-	var locked *ErrLocked
-	if errors.As(err, &locked) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	return true, do(ctx, held, fn)
+	return tryDo(ctx, held, err, fn)
 }
 
 // AcquireKeys acquires several locks of one engine, all or none, in the order of

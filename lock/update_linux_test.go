@@ -44,7 +44,7 @@ func TestUpdate_KeepsSpecialBitsUnprivileged(t *testing.T) {
 
 func TestUpdate_KeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("needs root, to give a file to another user")
 	}
 	path := filepath.Join(t.TempDir(), "f")
 	for _, mode := range []fs.FileMode{0o600, 0o755 | fs.ModeSetuid} {

@@ -84,7 +84,7 @@ func owned(t *testing.T, path string) (uid, gid uint32, mode fs.FileMode) {
 // TestWriteDurably_Owner: root gives the file to whom it belonged.
 func TestWriteDurably_Owner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("needs root, to give a file to another user")
 	}
 	path := filepath.Join(t.TempDir(), "f")
 	const want = 0o750 | fs.ModeSetuid | fs.ModeSetgid
@@ -103,7 +103,7 @@ func TestWriteDurably_Owner(t *testing.T) {
 // becomes the owner of the new one; the group stays, as its members may give it.
 func TestWriteDurably_OthersFile(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("needs root, to give a file to another user")
 	}
 	path := filepath.Join(openFolder(t), "f")
 	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, 0o660)); err != nil {
@@ -121,7 +121,7 @@ func TestWriteDurably_OthersFile(t *testing.T) {
 // into rights to act as somebody else.
 func TestWriteDurably_OthersProgram(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("needs root, to give a file to another user")
 	}
 	path := filepath.Join(openFolder(t), "f")
 	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345),
@@ -188,7 +188,7 @@ func TestWriteDurably_CutShort(t *testing.T) {
 func TestWriteDurably_SystemCalls(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		t.Skip("needs strace")
+		t.Skip("needs strace, to see the system calls")
 	}
 	exe, err := os.Executable()
 	if err != nil {

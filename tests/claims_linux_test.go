@@ -16,7 +16,7 @@ import (
 func TestBetweenEventAndFile(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		t.Skip("needs strace")
+		t.Skip("needs strace, to kill a process between two system calls")
 	}
 	for _, step := range []struct {
 		do, file, call string

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,8 +60,10 @@ func TestClaim_OnDisk(t *testing.T) {
 	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`).MatchString(claim.CreatedAt) {
 		t.Errorf("createdAt is %q", claim.CreatedAt)
 	}
-	if at, err := time.Parse(time.RFC3339, claim.CreatedAt); err != nil || time.Since(at).Abs() > time.Hour {
-		t.Errorf("createdAt is %q (%v)", claim.CreatedAt, err)
+	at, err1 := time.Parse(time.RFC3339, claim.CreatedAt)
+	created, err2 := time.Parse(time.RFC3339, fmt.Sprint(onDisk["created_at"]))
+	if err1 != nil || err2 != nil || !at.Equal(created.Truncate(time.Millisecond)) {
+		t.Errorf("createdAt is %q, created_at %v (%v, %v)", claim.CreatedAt, onDisk["created_at"], err1, err2)
 	}
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce || c.Holder.CreatedAt != claim.CreatedAt {
 		t.Errorf("a conflict shows %+v", c.Holder)

@@ -92,8 +92,12 @@ func (v *visits) problems() (problems []string) {
 }
 
 // processesExclude: one of several processes is in at a time.
-func processesExclude(s *subtest) {
-	const processes, rounds = 4, 25
+func processesExclude(s *subtest) { s.workTogether(4, 25) }
+
+// workTogether has children and this process take a lock in turns, so many times each,
+// and checks what they have left in the room.
+func (s *subtest) workTogether(processes, rounds int) {
+	s.Helper()
 	key, r := s.key(), s.room()
 	var children []*child
 	for range processes {

@@ -102,26 +102,9 @@ var fenceTests = []test{
 	{"SomeDoNotAsk", fenceWithGaps},
 }
 
-// fenceIncreases: from one holder to the next, in whichever processes.
-func fenceIncreases(s *subtest) {
-	const processes, rounds = 3, 15
-	key, r := s.key(), s.room()
-	var children []*child
-	for i := range processes {
-		c := s.start()
-		c.order(order{Do: "work", Key: key, Rounds: rounds, Room: r.as(fmt.Sprint("child", i))})
-		children = append(children, c)
-	}
-	if err := work(s.ctx, s.locker, order{Key: key, Rounds: rounds, Room: &r}); err != nil {
-		s.Error(err)
-	}
-	for _, c := range children {
-		c.answer("done")
-	}
-	if left := s.checkRoom(r, 0); left != (processes+1)*rounds && !s.Failed() {
-		s.Errorf("%d visits, want %d", left, (processes+1)*rounds)
-	}
-}
+// fenceIncreases: from one holder to the next, in whichever processes, as the room
+// shows.
+func fenceIncreases(s *subtest) { s.workTogether(3, 15) }
 
 // fenceStable: one hold has one number, whoever asks, and while it is released.
 func fenceStable(s *subtest) {
