@@ -85,27 +85,30 @@ var errQueued = errors.New("turnstile is taken")
 
 // tryOnce returns platform.ErrBusy and errQueued as they are.
 func (a *attempt) tryOnce(ctx context.Context) (*Held, error) {
-	var turnstile *platform.Turnstile
+	take := platform.TryKernelLock
 	if a.mode == platform.Shared {
-		var err error
-		if turnstile, err = platform.TryTurnstile(a.siblingPath()); err == platform.ErrBusy {
-			return nil, errQueued
-		} else if err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
+		var turnstile *platform.Turnstile
+		defer func() { turnstile.Open() }()
+		take = func(sibling string, mode platform.Mode) (*platform.KernelLock, error) {
+			turnstile.Open() // of a sibling that was replaced
+			var err error
+			if turnstile, err = platform.TryTurnstile(sibling); err == platform.ErrBusy {
+				return nil, errQueued
+			} else if err != nil {
+				return nil, err
+			}
+			return turnstile.TryKernelLock(mode)
 		}
-		defer turnstile.Open()
 	}
-	if err := a.takeKernelLock(platform.TryKernelLock); err != nil {
+	if err := a.takeKernelLock(take); err != nil {
 		return nil, err
-	}
-	if turnstile != nil && !turnstile.IsOf(a.sibling) {
-		return nil, also(errReplaced, a.dropKernelLock())
 	}
 	return a.claim(ctx)
 }
 
 // takeKernelLock is steps 1 and 2 of the protocol. It returns nil without a
-// kernel lock in fallback mode, and platform.ErrBusy as it is.
+// kernel lock in fallback mode, and platform.ErrBusy and errQueued as they are. take
+// is called again when the sibling was replaced.
 func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.KernelLock, error)) error {
 	if a.file.noKernelLock {
 		take = noKernelLock
@@ -122,7 +125,7 @@ func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.Ker
 				return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
 			}
 			return nil
-		case err == platform.ErrBusy:
+		case err == platform.ErrBusy, err == errQueued:
 			return err
 		case err != nil:
 			return fmt.Errorf("lock: %w", err)

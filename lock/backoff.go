@@ -15,7 +15,7 @@ const (
 	maxDelay   = 500 * time.Millisecond
 )
 
-func newBackoff(most time.Duration) *backoff { return &backoff{delay: firstDelay, most: most} }
+func newBackoff(most time.Duration) backoff { return backoff{delay: firstDelay, most: most} }
 
 // sleep waits for the next delay, or until ctx is done.
 func (b *backoff) sleep(ctx context.Context) {

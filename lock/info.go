@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -106,7 +105,12 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 		b = c.RenewedAt.AppendFormat(append(b, `,"renewed_at":"`...), time.RFC3339Nano)
 		b = append(b, '"')
 	}
-	for _, name := range slices.Sorted(maps.Keys(further)) {
+	names := make([]string, 0, len(further))
+	for name := range further {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		if slices.Contains(fieldNames, name) {
 			return nil, fmt.Errorf("%w: the claim has a field %q of its own", ErrInvalidName, name)
 		}

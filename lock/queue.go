@@ -146,7 +146,7 @@ func (q *queue) park(sibling string, queued bool, turnstile *platform.Turnstile)
 	w := &kernelWait{came: make(chan kernelPlace, 1), turnstile: turnstile}
 	q.wait = w
 	go func() {
-		place := w.inKernel(sibling, q.key.mode, queued && turnstile == nil)
+		place := w.inKernel(sibling, q.key.mode, queued, turnstile)
 		queuesMu.Lock()
 		defer queuesMu.Unlock()
 		parked--
@@ -182,10 +182,10 @@ func uncountParked() {
 
 // inKernel waits for the turnstile, unless there is none or the caller brought it, and
 // then for the lock.
-func (w *kernelWait) inKernel(sibling string, mode platform.Mode, queued bool) (p kernelPlace) {
-	if queued {
-		turnstile, err := platform.WaitTurnstile(sibling)
-		if err != nil {
+func (w *kernelWait) inKernel(sibling string, mode platform.Mode, queued bool, turnstile *platform.Turnstile) (p kernelPlace) {
+	if turnstile == nil && queued {
+		var err error
+		if turnstile, err = platform.WaitTurnstile(sibling); err != nil {
 			return kernelPlace{err: err}
 		}
 		queuesMu.Lock()
@@ -196,7 +196,11 @@ func (w *kernelWait) inKernel(sibling string, mode platform.Mode, queued bool) (
 		}
 		queuesMu.Unlock()
 	}
-	p.lock, p.err = platform.WaitKernelLock(sibling, mode)
+	if turnstile == nil {
+		p.lock, p.err = platform.WaitKernelLock(sibling, mode)
+	} else {
+		p.lock, p.err = turnstile.WaitKernelLock(mode)
+	}
 	return p
 }
 

@@ -90,8 +90,8 @@ type waiter struct {
 	*attempt
 	ticket *ticket
 	queue  *queue
-	poll   *backoff // for a place among those who wait in the kernel
-	alien  *backoff // for a holder without kernel lock
+	poll   backoff // for a place among those who wait in the kernel
+	alien  backoff // for a holder without kernel lock
 	// turnstile is kept from arrival until the lock file is won.
 	turnstile *platform.Turnstile
 
@@ -143,17 +143,17 @@ func (w *waiter) turn(ctx context.Context) error {
 
 // acquireAsFirst takes the kernel lock when it is our turn, and then the lock.
 func (w *waiter) acquireAsFirst(ctx context.Context) (*Held, error) {
+	replaced := false
 	err := w.takeKernelLock(func(sibling string, _ platform.Mode) (*platform.KernelLock, error) {
+		if replaced {
+			w.turnstile.Open() // the old sibling's
+			w.turnstile = nil
+		}
+		replaced = true
 		return w.kernelLock(ctx, sibling)
 	})
 	if err != nil {
 		return nil, err
-	}
-	if w.turnstile != nil && !w.turnstile.IsOf(w.sibling) {
-		// The sibling was replaced. Readers rely on the turnstile.
-		w.turnstile.Open()
-		w.turnstile = nil
-		return nil, also(errReplaced, w.dropKernelLock())
 	}
 	return w.claim(ctx)
 }
@@ -175,7 +175,7 @@ func (w *waiter) kernelLock(ctx context.Context, sibling string) (*platform.Kern
 				// Nothing can end this wait early, and nobody is before us but who
 				// has the lock: it needs no goroutine of its own.
 				defer uncountParked()
-				return platform.WaitKernelLock(sibling, w.mode)
+				return w.turnstile.WaitKernelLock(w.mode)
 			}
 			if wait = w.queue.park(sibling, w.queued(), w.turnstile); wait == nil {
 				w.poll.sleep(ctx) // enough threads are parked
@@ -239,13 +239,16 @@ func (w *waiter) await(ctx context.Context, wait *kernelWait, sibling string) (k
 }
 
 func (w *waiter) tryKernelLock(sibling string) (*platform.KernelLock, error) {
-	if w.queued() && w.turnstile == nil {
+	if !w.queued() {
+		return platform.TryKernelLock(sibling, w.mode)
+	}
+	if w.turnstile == nil {
 		var err error
 		if w.turnstile, err = platform.TryTurnstile(sibling); err != nil {
 			return nil, err
 		}
 	}
-	return platform.TryKernelLock(sibling, w.mode)
+	return w.turnstile.TryKernelLock(w.mode)
 }
 
 // begunToWait makes it known, once, that the lock was not to be had at once.

@@ -2,10 +2,10 @@ package platform
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 )
 
 // FileID tells one file from every other file, past or present, as well as the
@@ -17,7 +17,11 @@ type FileID struct {
 }
 
 // String gives the form that claims carry: decimal numbers, "dev:ino:birth".
-func (id FileID) String() string { return fmt.Sprintf("%d:%d:%d", id.Dev, id.Ino, id.Birth) }
+func (id FileID) String() string {
+	b := strconv.AppendUint(make([]byte, 0, 64), id.Dev, 10)
+	b = strconv.AppendUint(append(b, ':'), id.Ino, 10)
+	return string(strconv.AppendInt(append(b, ':'), id.Birth, 10))
+}
 
 // IdentifyFile returns the identity of the file at path; a symbolic link is not
 // followed.

@@ -15,10 +15,9 @@ func changeTime(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Ct
 // missing (older kernels, some sandboxes) lstat has the rest.
 func identifyFile(path string) (FileID, error) {
 	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
-	for err == unix.EINTR {
-		err = unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
-	}
+	err := again(func() error {
+		return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
+	})
 	switch err {
 	case nil:
 		id := FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
@@ -40,10 +39,9 @@ func identifyFile(path string) (FileID, error) {
 // renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the
 // flag (NFS, some of FUSE) gives EINVAL, some sandboxes EPERM.
 func renameNew(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	for err == unix.EINTR {
-		err = unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	}
+	err := again(func() error {
+		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	})
 	switch err {
 	case nil:
 		return nil

@@ -36,11 +36,7 @@ var kinds = map[uint32]string{
 
 func filesystemKind(path string) (string, error) {
 	var st unix.Statfs_t
-	err := unix.Statfs(path, &st)
-	for err == unix.EINTR {
-		err = unix.Statfs(path, &st)
-	}
-	if err != nil {
+	if err := again(func() error { return unix.Statfs(path, &st) }); err != nil {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	if kind, ok := kinds[uint32(st.Type)]; ok {

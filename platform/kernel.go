@@ -5,9 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
-
-	"github.com/gofrs/flock"
 )
 
 // ErrBusy is returned by TryKernelLock when another open file has a
@@ -28,11 +25,11 @@ const (
 //
 // Each acquisition opens the file anew, so that two goroutines of one process
 // exclude each other just as two processes do. Descriptors are close-on-exec.
-// A KernelLock that becomes unreachable is dropped by the garbage collector:
-// its owner must keep it.
+// The owner of a KernelLock must keep it, and unlock it: one that becomes
+// unreachable may be dropped by the garbage collector, or by nothing before the
+// process ends.
 type KernelLock struct {
-	file *flock.Flock
-	info fs.FileInfo
+	file *openFile // nil once it is unlocked
 }
 
 // TryKernelLock opens the regular file at path read-write, creating it with
@@ -46,68 +43,50 @@ type KernelLock struct {
 //
 // Source: flock(2), LockFileEx.
 func TryKernelLock(path string, mode Mode) (*KernelLock, error) {
-	// That the file is opened non-blocking makes no difference to the lock, but
-	// spares package os four system calls.
-	return lockKernel(path, os.O_RDWR|os.O_CREATE|openNonBlock, func(f *flock.Flock) error {
-		if mode == Shared {
-			return got(f.TryRLock())
-		}
-		return got(f.TryLock())
-	})
+	return lockKernel(path, os.O_RDWR|os.O_CREATE, mode, false)
 }
 
 // WaitKernelLock is TryKernelLock, but waits in the kernel's queue for as long
 // as it takes, with a thread of the process parked in the kernel. It cannot be
-// interrupted: the runtime restarts the call after a signal.
+// interrupted: after a signal it waits on.
 func WaitKernelLock(path string, mode Mode) (*KernelLock, error) {
-	return lockKernel(path, os.O_RDWR|os.O_CREATE, func(f *flock.Flock) error {
-		if mode == Shared {
-			return f.RLock()
-		}
-		return f.Lock()
-	})
+	return lockKernel(path, os.O_RDWR|os.O_CREATE, mode, true)
 }
 
 // PeekKernelLock tells whether anybody has the kernel lock of the file at path,
 // by taking it for an instant: nil means that nobody had, ErrBusy that somebody
 // does. It creates nothing, and needs only permission to read.
 func PeekKernelLock(path string) error {
-	k, err := lockKernel(path, os.O_RDONLY|openNonBlock, func(f *flock.Flock) error { return got(f.TryLock()) })
+	k, err := lockKernel(path, os.O_RDONLY, Exclusive, false)
+	if err != nil && err != ErrBusy {
+		// NFSv4 has no exclusive lock for a file that is open for reading. There,
+		// nobody has a shared one.
+		k, err = lockKernel(path, os.O_RDONLY, Shared, false)
+	}
 	if err != nil {
 		return err
 	}
 	return k.Unlock()
 }
 
-func got(locked bool, err error) error {
-	if err == nil && !locked {
-		return ErrBusy
-	}
-	return err
-}
-
-func lockKernel(path string, flag int, lock func(*flock.Flock) error) (*KernelLock, error) {
+func lockKernel(path string, flag int, mode Mode, wait bool) (*KernelLock, error) {
 	if !kernelLocks {
 		return nil, &fs.PathError{Op: "flock", Path: path, Err: errors.ErrUnsupported}
 	}
-	f := flock.New(path, flock.SetFlag(flag|openNoFollow), flock.SetPermissions(0o600))
-	err := lock(f)
-	// The runtime's handlers are installed with SA_RESTART, which flock(2)
-	// honours; a handler installed by C code in the process may not be.
-	for errors.Is(err, syscall.EINTR) {
-		err = lock(f)
-	}
+	file, err := openToLock(path, flag)
 	if err != nil {
 		return nil, lockError(path, err)
 	}
-	k := &KernelLock{file: f}
-	if k.info, err = f.Stat(); err == nil && !k.info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "flock", Path: path, Err: ErrNotRegular}
+	defer file.done()
+	return file.kernelLock(mode, wait)
+}
+
+// kernelLock returns a lock that keeps the file open by itself.
+func (f *openFile) kernelLock(mode Mode, wait bool) (*KernelLock, error) {
+	if err := f.lock(mode, wait); err != nil {
+		return nil, lockError(f.path, err)
 	}
-	if err != nil {
-		return nil, errors.Join(err, k.Unlock())
-	}
-	return k, nil
+	return &KernelLock{f}, nil
 }
 
 // lockError tells "unsupported" from "busy" and from real errors.
@@ -138,21 +117,22 @@ func (k *KernelLock) At(path string) (FileID, bool, error) {
 	}
 	// Device and inode suffice: the locked file is open, so its inode number
 	// can't have been used again.
-	return id, sameFile(id, path, k.info), nil
+	return id, k.file.is(id, path), nil
 }
 
 // Unlock drops the lock, then closes the file: closing alone would not do, as
 // a child of this process between fork and exec still has the file open. The
 // file itself is left where it is. After an error, which the kernel gives only
-// for a filesystem that has gone away, the lock may still be held.
+// for a filesystem that has gone away, the lock may still be held. Unlocking
+// again does nothing.
 func (k *KernelLock) Unlock() error {
-	err := k.file.Unlock()
-	for errors.Is(err, syscall.EINTR) {
-		err = k.file.Unlock()
+	if k.file == nil {
+		return nil
 	}
-	if err != nil {
-		return &fs.PathError{Op: "unlock", Path: k.file.Path(), Err: err}
+	if err := k.file.unlock(); err != nil {
+		return &fs.PathError{Op: "unlock", Path: k.file.path, Err: err}
 	}
+	k.file = nil
 	return nil
 }
 

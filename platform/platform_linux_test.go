@@ -527,6 +527,86 @@ func TestTurnstile(t *testing.T) {
 	}
 }
 
+// A turnstile and a kernel lock share an open file, and end in either order.
+func TestTurnstile_KernelLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sibling")
+	before := descriptors(t)
+	free := func(want error, when string) {
+		t.Helper()
+		if err := platform.PeekKernelLock(path); err != want {
+			t.Errorf("%s, the kernel lock: %v, want %v", when, err, want)
+		}
+	}
+	queue := func(want error, when string) {
+		t.Helper()
+		turnstile, err := platform.TryTurnstile(path)
+		if err != want {
+			t.Errorf("%s, the turnstile: %v, want %v", when, err, want)
+		}
+		turnstile.Open()
+	}
+	for _, lockFirst := range []bool{true, false} {
+		turnstile, err := platform.TryTurnstile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := turnstile.TryKernelLock(platform.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := descriptors(t); now != before+1 {
+			t.Errorf("%d descriptors became %d", before, now)
+		}
+		free(platform.ErrBusy, "both had")
+		queue(platform.ErrBusy, "both had")
+		if lockFirst {
+			unlock(t, k)
+			free(nil, "lock dropped")
+			queue(platform.ErrBusy, "lock dropped")
+			turnstile.Open()
+		} else {
+			turnstile.Open()
+			free(platform.ErrBusy, "turnstile open")
+			queue(nil, "turnstile open")
+			unlock(t, k)
+		}
+		unlock(t, k) // again
+		turnstile.Open()
+		free(nil, "both over")
+		queue(nil, "both over")
+		if now := descriptors(t); now != before {
+			t.Errorf("%d descriptors became %d", before, now)
+		}
+		// What it locked is closed; the path is opened anew.
+		if k, err = turnstile.WaitKernelLock(platform.Shared); err != nil {
+			t.Fatal(err)
+		}
+		unlock(t, k)
+	}
+
+	// It is opened while its lock is waited for: the wait goes on.
+	holder := tryLock(t, path, platform.Exclusive)
+	turnstile, err := platform.TryTurnstile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := turnstile.TryKernelLock(platform.Shared); err != platform.ErrBusy {
+		t.Errorf("a busy lock: %v, want ErrBusy", err)
+	}
+	came := make(chan *platform.KernelLock)
+	go func() {
+		k, err := turnstile.WaitKernelLock(platform.Exclusive)
+		if err != nil {
+			t.Error(err)
+		}
+		came <- k
+	}()
+	turnstile.Open()
+	queue(nil, "abandoned")
+	unlock(t, holder)
+	promptly(t, "WaitKernelLock", func() { unlock(t, <-came) })
+}
+
 // listedDir is a folder whose files /proc/locks names as stat does.
 func listedDir(t *testing.T) string {
 	t.Helper()

@@ -1,5 +1,7 @@
 package platform
 
+import "sync/atomic"
+
 // A Turnstile is a place at the head of the queue for the kernel lock of one
 // file: a lock on byte 1 of that file, which one open file can have. flock(2)
 // wakes those who wait in their order, but lets any newcomer in before them. Who
@@ -10,9 +12,8 @@ package platform
 // see each other on local filesystems. On NFS they do, so the turnstile is for
 // trusted filesystems only. The kernel opens it when its owner dies.
 type Turnstile struct {
-	fd  int
-	dev uint64
-	ino uint64
+	file *openFile
+	open atomic.Bool
 }
 
 // HasTurnstile reports whether this system has turnstiles.
@@ -27,13 +28,31 @@ func TryTurnstile(path string) (*Turnstile, error) { return takeTurnstile(path, 
 // parked in the kernel. It cannot be interrupted.
 func WaitTurnstile(path string) (*Turnstile, error) { return takeTurnstile(path, true) }
 
-// IsOf reports whether the turnstile is that of the file with this identity,
-// which must exist.
-func (t *Turnstile) IsOf(id FileID) bool { return t.dev == id.Dev && t.ino == id.Ino }
+// TryKernelLock takes the kernel lock of the turnstile's own file, wherever that lies by
+// now, without waiting. The lock and the turnstile share one open file, and end in any
+// order. Otherwise, and once the turnstile is open, it is the function of this name.
+func (t *Turnstile) TryKernelLock(mode Mode) (*KernelLock, error) {
+	if !t.file.join() {
+		return TryKernelLock(t.file.path, mode)
+	}
+	defer t.file.done()
+	return t.file.kernelLock(mode, false)
+}
 
-// Open lets the next one through. Opening a nil Turnstile does nothing.
+// WaitKernelLock is TryKernelLock, but waits, as the function of this name does. The
+// turnstile may be opened in the meantime, by another goroutine too.
+func (t *Turnstile) WaitKernelLock(mode Mode) (*KernelLock, error) {
+	if !t.file.join() {
+		return WaitKernelLock(t.file.path, mode)
+	}
+	defer t.file.done()
+	return t.file.kernelLock(mode, true)
+}
+
+// Open lets the next one through. Opening a nil Turnstile, or one that is open, does
+// nothing.
 func (t *Turnstile) Open() {
-	if t != nil {
-		openTurnstile(t)
+	if t != nil && !t.open.Swap(true) {
+		openTurnstile(t.file)
 	}
 }

@@ -8,4 +8,4 @@ func hasTurnstile() bool { return false }
 
 func takeTurnstile(string, bool) (*Turnstile, error) { return nil, errors.ErrUnsupported }
 
-func openTurnstile(*Turnstile) {}
+func openTurnstile(*openFile) {}
