@@ -27,7 +27,7 @@ type Held struct {
 	since   time.Time
 
 	tie  *Tie
-	stop chan struct{} // closed by end; ends the renewal
+	stop chan struct{} // closed by end; ends the renewal; nil without one
 
 	mu      sync.Mutex // guards what follows, and the lock file
 	removed bool       // the lock file is gone, by our hand
@@ -38,12 +38,13 @@ type Held struct {
 
 func (a *attempt) hold(own *ownFile) *Held {
 	now := time.Now()
-	h := &Held{since: now, attempt: a, own: own, stop: make(chan struct{})}
+	h := &Held{since: now, attempt: a, own: own}
 	h.tie = NewTie(h, h.is)
 	holdsMu.Lock()
 	holds[h] = struct{}{}
 	holdsMu.Unlock()
 	if a.renews() {
+		h.stop = make(chan struct{})
 		go h.renew()
 	}
 	a.observe(Event{Kind: Acquired, Duration: now.Sub(a.begun)})
@@ -177,10 +178,10 @@ func (h *Held) lose() {
 func (h *Held) end() {
 	h.over = true
 	h.tie.End()
-	close(h.stop)
-	if h.own.open != nil {
-		h.own.open.Close()
+	if h.stop != nil {
+		close(h.stop)
 	}
+	h.own.close()
 	holdsMu.Lock()
 	delete(holds, h)
 	holdsMu.Unlock()

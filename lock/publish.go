@@ -15,7 +15,7 @@ type ownFile struct {
 	nonce string // in the file; a reader's own claim may not be the one there
 	info  fs.FileInfo
 	// open is the file itself, where the claim must be renewed in place.
-	open *os.File
+	open platform.NewFile
 }
 
 // publish creates the file at path with a claim of ours. Under a kernel lock the
@@ -29,11 +29,11 @@ func (a *attempt) publish(path string, created, written, complete step) (*ownFil
 	if err != nil {
 		return nil, err
 	}
-	create, finish := platform.CreateIncomplete, platform.MarkComplete
+	create, finish := platform.CreateIncomplete, platform.NewFile.MarkComplete
 	if a.kernel == nil {
 		// The mark says "under a kernel lock". Somebody who has one must not find
 		// it on a file that is just being written without.
-		create, finish = platform.Create, func(*os.File) error { return nil }
+		create, finish = platform.Create, func(platform.NewFile) error { return nil }
 	}
 	f, err := create(path)
 	if err != nil {

@@ -92,8 +92,10 @@ type waiter struct {
 	queue  *queue
 	poll   backoff // for a place among those who wait in the kernel
 	alien  backoff // for a holder without kernel lock
-	// turnstile is kept from arrival until the lock file is won.
+	// turnstile is kept from arrival until the lock file is won, if it is not won at
+	// the first look, before inLine is set.
 	turnstile *platform.Turnstile
+	inLine    bool
 
 	waiting bool
 	notice  *time.Timer // nil without OnWait
@@ -119,7 +121,12 @@ func (w *waiter) acquire(ctx context.Context) (*Held, error) {
 		case !errors.As(err, &locked) && err != errReplaced:
 			return nil, err
 		}
-		// No kernel lock stands for this holder. Look again later.
+		// No kernel lock stands for this holder. Look again later, from our place in
+		// the queue.
+		if !w.inLine {
+			w.inLine = true
+			continue
+		}
 		w.begunToWait()
 		w.alien.sleep(ctx)
 	}
@@ -243,6 +250,12 @@ func (w *waiter) tryKernelLock(sibling string) (*platform.KernelLock, error) {
 		return platform.TryKernelLock(sibling, w.mode)
 	}
 	if w.turnstile == nil {
+		if !w.inLine && w.mode == platform.Exclusive { // readers need the turnstile itself
+			if lock, err := platform.TryUnqueued(sibling); err != platform.ErrBusy {
+				return lock, err
+			}
+		}
+		w.inLine = true
 		var err error
 		if w.turnstile, err = platform.TryTurnstile(sibling); err != nil {
 			return nil, err

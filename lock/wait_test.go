@@ -89,6 +89,30 @@ func inUse() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
+// Who waits is let in before who comes, though the lock is free; TryAcquire says
+// that it takes no place in the queue.
+func TestAcquire_BehindTheQueue(t *testing.T) {
+	f := queued(t)
+	turnstile, err := platform.TryTurnstile(f.Path + ".flock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := beginAcquire(t, t.Context(), f)
+	parkedIs(t, 1)
+	held, err := f.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+	turnstile.Open()
+	if err := getHeld(t, came).Release(); err != nil {
+		t.Error(err)
+	}
+	wantFree(t, f.Path)
+}
+
 // TestAcquire_OneWaiter: a thousand goroutines wait for a lock with one thread,
 // and when all have given up nothing of them is left.
 func TestAcquire_OneWaiter(t *testing.T) {

@@ -31,24 +31,33 @@ func IdentifyFile(path string) (FileID, error) { return identifyFile(path) }
 // time of its contents and, where the system tells it, of its last change of any
 // kind, which nobody can set.
 func Unchanged(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && changeTime(a) == changeTime(b)
+	return sameInfo(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && changeTime(a) == changeTime(b)
+}
+
+// A NewFile is a file that Create has made, open for writing. It is its owner's to
+// close; closing it again does nothing. It is used by one goroutine at a time.
+type NewFile interface {
+	io.Writer
+	io.WriterAt
+	io.Closer
+	// Stat describes the file.
+	Stat() (fs.FileInfo, error)
+	// MarkComplete clears the mark that CreateIncomplete set; the file's mode is
+	// 0600 afterwards.
+	MarkComplete() error
 }
 
 // Create creates the file at path, which must not exist, for writing, with mode
 // 0600. A symbolic link at path, dangling or not, counts as existing. The error
 // matches fs.ErrExist when something is there.
-func Create(path string) (*os.File, error) { return create(path, false) }
+func Create(path string) (NewFile, error) { return create(path, false) }
 
 // CreateIncomplete is Create, but marks the file as incomplete by the act that
 // creates it: mode 0200 on Unix, the attribute "temporary" on Windows.
 //
 // The mark is cleared by MarkComplete; a file that still bears it was left by a
 // writer that died, or one that still writes.
-func CreateIncomplete(path string) (*os.File, error) { return create(path, true) }
-
-// MarkComplete clears the mark that CreateIncomplete set; the file's mode is
-// 0600 afterwards.
-func MarkComplete(f *os.File) error { return markComplete(f) }
+func CreateIncomplete(path string) (NewFile, error) { return create(path, true) }
 
 // IsIncomplete reports whether a file bears CreateIncomplete's mark.
 func IsIncomplete(info fs.FileInfo) bool { return isIncomplete(info) }

@@ -26,7 +26,7 @@ func sameFile(id FileID, _ string, info fs.FileInfo) bool {
 	return ok && id.Dev == other.Dev && id.Ino == other.Ino
 }
 
-func create(path string, incomplete bool) (*os.File, error) {
+func createFile(path string, incomplete bool) (*os.File, error) {
 	mode := fs.FileMode(0o600)
 	if incomplete {
 		mode = 0o200

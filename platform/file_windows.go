@@ -70,9 +70,9 @@ func sameFile(id FileID, path string, info fs.FileInfo) bool {
 	return err == nil && again == id
 }
 
-// create calls CreateFile itself, as os.OpenFile can't set the mark and
+// createFile calls CreateFile itself, as os.OpenFile can't set the mark and
 // does not let others remove or rename a file that is open.
-func create(path string, incomplete bool) (*os.File, error) {
+func createFile(path string, incomplete bool) (*os.File, error) {
 	attributes := uint32(windows.FILE_ATTRIBUTE_NORMAL)
 	if incomplete {
 		attributes = windows.FILE_ATTRIBUTE_TEMPORARY

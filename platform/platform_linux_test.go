@@ -527,6 +527,31 @@ func TestTurnstile(t *testing.T) {
 	}
 }
 
+func TestTryUnqueued(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sibling")
+	try := func(want error, when string) {
+		t.Helper()
+		k, err := platform.TryUnqueued(path)
+		if err != want {
+			t.Errorf("%s: %v, want %v", when, err, want)
+		}
+		if k != nil {
+			unlock(t, k)
+		}
+	}
+	try(nil, "free, and not there yet")
+	turnstile, err := platform.TryTurnstile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	try(platform.ErrBusy, "free, with somebody in the queue")
+	turnstile.Open()
+	k := tryLock(t, path, platform.Exclusive)
+	try(platform.ErrBusy, "held")
+	unlock(t, k)
+	try(nil, "free again")
+}
+
 // A turnstile and a kernel lock share an open file, and end in either order.
 func TestTurnstile_KernelLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sibling")
@@ -685,7 +710,7 @@ func TestCreateIncomplete_Umask(t *testing.T) {
 		if err != nil || before.Mode() != 0o200 || !platform.IsIncomplete(before) {
 			t.Errorf("umask %04o: created as %v (%v)", umask, before.Mode(), err)
 		}
-		if err := platform.MarkComplete(f); err != nil {
+		if err := f.MarkComplete(); err != nil {
 			t.Error(err)
 		}
 		if after, err := os.Lstat(path); err != nil || after.Mode() != 0o600 {

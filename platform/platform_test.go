@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -326,13 +327,13 @@ func TestCreateIncomplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteString("content"); err != nil {
+	if _, err := io.WriteString(f, "content"); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(path); err != nil || !platform.IsIncomplete(info) {
 		t.Errorf("not marked: %v, %v", info, err)
 	}
-	if err := platform.MarkComplete(f); err != nil {
+	if err := f.MarkComplete(); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(path)
@@ -368,6 +369,48 @@ func TestCreateIncomplete(t *testing.T) {
 	}
 	if _, err := platform.CreateIncomplete(filepath.Join(dir, "absent", "file")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without its folder: %v", err)
+	}
+}
+
+func TestNewFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f, err := platform.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("0123456789", 100_000)
+	if n, err := io.WriteString(f, long); err != nil || n != len(long) {
+		t.Fatal(n, err)
+	}
+	if n, err := f.WriteAt([]byte("ABC"), 5); err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	want := "01234ABC" + long[8:]
+	if data, err := os.ReadFile(path); err != nil || string(data) != want {
+		t.Errorf("%d bytes, %v; want %d", len(data), err, len(want))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !platform.Unchanged(info, same) || info.Name() != same.Name() || info.Mode() != same.Mode() || info.IsDir() {
+		t.Errorf("Stat gives %v, Lstat %v", info, same)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	if _, err := f.Write([]byte("late")); err == nil {
+		t.Error("written to after Close")
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != want {
+		t.Errorf("after Close: %d bytes, %v", len(data), err)
 	}
 }
 

@@ -28,6 +28,10 @@ func TryTurnstile(path string) (*Turnstile, error) { return takeTurnstile(path, 
 // parked in the kernel. It cannot be interrupted.
 func WaitTurnstile(path string) (*Turnstile, error) { return takeTurnstile(path, true) }
 
+// TryUnqueued is TryKernelLock for an exclusive lock, but lets those who are in the
+// queue go first: it returns ErrBusy, too, while another open file has the turnstile.
+func TryUnqueued(path string) (*KernelLock, error) { return tryUnqueued(path) }
+
 // TryKernelLock takes the kernel lock of the turnstile's own file, wherever that lies by
 // now, without waiting. The lock and the turnstile share one open file, and end in any
 // order. Otherwise, and once the turnstile is open, it is the function of this name.

@@ -40,6 +40,25 @@ func takeTurnstile(path string, wait bool) (*Turnstile, error) {
 	}
 }
 
+// tryUnqueued asks for the turnstile, without taking it: whoever takes it from then on
+// came later.
+func tryUnqueued(path string) (*KernelLock, error) {
+	file, err := openToLock(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	defer file.done()
+	byte1 := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 1, Len: 1}
+	err = again(func() error { return unix.FcntlFlock(uintptr(file.fd), unix.F_OFD_GETLK, &byte1) })
+	switch {
+	case err != nil:
+		return nil, &fs.PathError{Op: "turnstile", Path: path, Err: err}
+	case byte1.Type != unix.F_UNLCK:
+		return nil, ErrBusy
+	}
+	return file.kernelLock(Exclusive, false)
+}
+
 // openTurnstile unlocks before it closes, for the reason that KernelLock.Unlock
 // gives. Neither can fail in a way that keeps the lock.
 func openTurnstile(file *openFile) {

@@ -47,7 +47,7 @@ func tryFiles(scratch string) error {
 	if _, err := io.WriteString(f, "holdfast doctor\n"); err != nil {
 		return err
 	}
-	if err := errors.Join(platform.MarkComplete(f), f.Close()); err != nil {
+	if err := errors.Join(f.MarkComplete(), f.Close()); err != nil {
 		return err
 	}
 	if err := platform.Replace(path, path+".moved"); err != nil {
