@@ -1,0 +1,176 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// second is the second of two results.
+func second[A, B any](_ A, b B) B { return b }
+
+// The fence.
+
+func fenceOf(t *testing.T, file lock.File) int64 {
+	t.Helper()
+	held := tryHold(t, file)
+	defer letGo(t, held)
+	first, err := held.Fence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := held.Fence(); err != nil || again != first {
+		t.Errorf("one holder got %d and %d (%v)", first, again, err)
+	}
+	return first
+}
+
+func TestFence_GrowsWithEachHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	clock := time.Now()
+	last := int64(0)
+	for i, file := range []lock.File{
+		{Path: path},
+		{Path: path},
+		lock.File{Path: path}.WithClock(func() time.Time { return clock.Add(-24 * time.Hour) }),
+		lock.File{Path: path}.WithClock(func() time.Time { return time.Unix(0, 0) }),
+		lock.File{Path: path}.WithClock(func() time.Time { return clock.Add(24 * time.Hour) }),
+		{Path: path},
+		lock.File{Path: path}.WithoutKernelLock(),
+	} {
+		fence := fenceOf(t, file)
+		if fence <= last {
+			t.Errorf("holder %d got %d after %d", i, fence, last)
+		}
+		if i == 0 && fence < clock.UnixNano() {
+			t.Errorf("first fence %d is below the clock, %d", fence, clock.UnixNano())
+		}
+		if i == 3 && fence != last+1 {
+			t.Errorf("clock set back: %d after %d, want the next number", fence, last)
+		}
+		last = fence
+	}
+}
+
+func TestFence_LayoutInSibling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	putFile(t, path+".flock", []byte("XY"), time.Time{})
+	before, err := os.Lstat(path + ".flock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := fenceOf(t, lock.File{Path: path})
+	if got, want := string(getFile(t, path+".flock")), fmt.Sprintf("XY%020d\n", fence); got != want {
+		t.Errorf("sibling has %q, want %q", got, want)
+	}
+	after, err := os.Lstat(path + ".flock")
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("the sibling was replaced (%v)", err)
+	}
+
+	// A known number is read, and raised.
+	const known = int64(4e18)
+	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", known), time.Time{})
+	if got := fenceOf(t, lock.File{Path: path}); got != known+1 {
+		t.Errorf("after %d came %d", known, got)
+	}
+}
+
+func TestFence_NotAskedForIsNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	letGo(t, tryHold(t, lock.File{Path: path}))
+	if data := getFile(t, path+".flock"); len(data) != 0 {
+		t.Errorf("sibling has %q", data)
+	}
+}
+
+func TestFence_SurvivesNULs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	content := strings.Repeat("\x00", 100)
+	putFile(t, path+".flock", []byte(content), time.Time{})
+	before := time.Now().UnixNano()
+	fence := fenceOf(t, lock.File{Path: path})
+	if fence < before {
+		t.Errorf("fence is %d, below the clock, %d", fence, before)
+	}
+	if next := fenceOf(t, lock.File{Path: path}); next <= fence {
+		t.Errorf("after %d came %d", fence, next)
+	}
+	after := getFile(t, path+".flock")
+	if string(after[:2]) != content[:2] || string(after[23:]) != content[23:] {
+		t.Errorf("bytes around the fence have changed: %q", after)
+	}
+}
+
+// TestFence_SparesData: a file named like a sibling may be somebody's.
+func TestFence_SparesData(t *testing.T) {
+	for name, content := range map[string]string{
+		"text":       "XYnot a number, not at all, not even nearly one\n",
+		"short":      "XY123",
+		"no newline": "XY00000000000000000123xxx",
+		"too big":    "XY99999999999999999999\n",
+		"negative":   "XY-0000000000000000123\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "lock")
+			putFile(t, path+".flock", []byte(content), time.Time{})
+			held := tryHold(t, lock.File{Path: path})
+			defer letGo(t, held)
+			if fence, err := held.Fence(); err == nil {
+				t.Errorf("fence is %d, want an error", fence)
+			}
+			if got := string(getFile(t, path+".flock")); got != content {
+				t.Errorf("the file has now %q", got)
+			}
+		})
+	}
+}
+
+// TestFence_NeverRewinds: there is no number after the greatest one.
+func TestFence_NeverRewinds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", int64(math.MaxInt64)), time.Time{})
+	held := tryHold(t, lock.File{Path: path})
+	defer letGo(t, held)
+	if fence, err := held.Fence(); err == nil {
+		t.Errorf("after %d came %d, want an error", int64(math.MaxInt64), fence)
+	}
+}
+
+func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := fenceOf(t, lock.File{Path: path})
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	next := fenceOf(t, lock.File{Path: path})
+	if next <= first {
+		t.Errorf("after %d came %d", first, next)
+	}
+	// While it is held, too.
+	held := tryHold(t, lock.File{Path: path})
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	fence, err := held.Fence()
+	if err != nil || fence <= next {
+		t.Errorf("after %d came %d (%v)", next, fence, err)
+	}
+	letGo(t, held)
+}
+
+func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held := tryHold(t, lock.File{Path: path})
+	letGo(t, held)
+	if fence, err := held.Fence(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("fence after Release is %d, %v; want ErrLost", fence, err)
+	}
+}

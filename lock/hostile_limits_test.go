@@ -1,0 +1,209 @@
+//go:build linux
+
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// TestHostile_NoDescriptors: however few descriptors are left, the lock is had or
+// the reason is told, and nothing stays behind.
+func TestHostile_NoDescriptors(t *testing.T) {
+	if !inChild(t, &syscall.SysProcAttr{}) {
+		return
+	}
+	dir := t.TempDir()
+	free, dead := lock.File{Path: filepath.Join(dir, "free")}, lock.File{Path: filepath.Join(dir, "dead")}
+	putDeadClaim(t, dead.Path) // the runtime takes descriptors of its own for the first file
+	unlimited := setLimit(t, syscall.RLIMIT_NOFILE, 64)
+	var spare []int
+	exhaust := func() {
+		for {
+			fd, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+			if err == syscall.EMFILE {
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			spare = append(spare, fd)
+		}
+	}
+	giveBack := func(n int) {
+		for range n {
+			syscall.Close(spare[len(spare)-1])
+			spare = spare[:len(spare)-1]
+		}
+	}
+	defer func() { giveBack(len(spare)); unlimited() }()
+	exhaust()
+	total := len(spare)
+	failures, successes := 0, 0
+	for left := range 8 {
+		for mode, in := range modes {
+			for _, file := range []lock.File{free, dead} {
+				giveBack(2)
+				os.Remove(dead.Path)
+				putDeadClaim(t, dead.Path)
+				exhaust()
+				giveBack(left)
+				held, err := in(file).TryAcquire(context.Background())
+				if err == nil {
+					successes++
+					err := held.Release()
+					if err != nil { // in fallback mode that takes a marker
+						wantSystemError(t, err, syscall.EMFILE)
+						giveBack(3)
+						err = held.Release()
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				} else {
+					failures++
+					wantSystemError(t, err, syscall.EMFILE)
+					if _, err := os.Lstat(file.Path); file.Path == free.Path && !errors.Is(err, fs.ErrNotExist) {
+						t.Errorf("%d left, %s: the lock file stays (%v)", left, mode, err)
+					}
+				}
+				if _, err := os.Lstat(file.Path + ".reclaim"); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%d left, %s: the marker stays (%v)", left, mode, err)
+				}
+				exhaust()
+				if len(spare) != total {
+					t.Fatalf("%d left, %s: of %d descriptors %d came back", left, mode, total, len(spare))
+				}
+			}
+		}
+	}
+	if failures == 0 || successes == 0 {
+		t.Errorf("%d failures, %d successes: want some of each", failures, successes)
+	}
+
+	giveBack(len(spare))
+	unlimited()
+
+	// Nor has it forgotten who it is.
+	held := tryHold(t, free)
+	defer letGo(t, held)
+	claim := held.Info()
+	if bootID := strings.TrimSpace(string(getFile(t, "/proc/sys/kernel/random/boot_id"))); claim.BootID != bootID {
+		t.Errorf("boot id is %q, want %q", claim.BootID, bootID)
+	}
+	if claim.Start == 0 || claim.PIDNamespace == 0 || claim.Hostname == "" {
+		t.Errorf("claim is %+v", claim)
+	}
+}
+
+// A filesystem that is not trusted: ramfs has kernel locks, and is not on the list.
+
+func TestHostile_UntrustedFilesystem(t *testing.T) {
+	if !withMounts(t) {
+		return
+	}
+	dir := mount(t, "ramfs", "")
+	path := func(name string) lock.File { return lock.File{Path: filepath.Join(dir, name)} }
+
+	t.Run("RequireKernelLock", func(t *testing.T) {
+		file := path("required")
+		file.RequireKernelLock = true
+		_, err := file.TryAcquire(context.Background())
+		if !errors.Is(err, lock.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "ramfs") {
+			t.Errorf("error is %v", err)
+		}
+		isAbsent(t, file.Path)
+	})
+
+	t.Run("the kernel lock excludes, and the claim is renewed", func(t *testing.T) {
+		file := path("held")
+		file.StaleAfter = 30 * time.Millisecond
+		held := tryHold(t, file)
+		first := held.Info()
+		if first.Flock == "" || first.RenewedAt.IsZero() {
+			t.Errorf("claim is %+v", first)
+		}
+		if l := notHad(t, file); l.Evidence != lock.KernelLockHeld {
+			t.Errorf("%q", l.Evidence)
+		}
+		if l := notHad(t, file.WithoutKernelLock()); l.Evidence != lock.SameProcess {
+			t.Errorf("%q", l.Evidence)
+		}
+		eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
+		letGo(t, held)
+		isAbsent(t, file.Path)
+	})
+
+	t.Run("loss is found", func(t *testing.T) {
+		file := path("lost")
+		file.StaleAfter = 30 * time.Millisecond
+		held := tryHold(t, file)
+		putDeadClaim(t, file.Path)
+		promptly(t, "the loss", func() { <-held.Lost() })
+		if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Release: %v", err)
+		}
+		if string(getFile(t, file.Path)) != deadClaim {
+			t.Error("the successor's claim was changed")
+		}
+	})
+
+	self, dead := ownClaim(t), formerClaim(t)
+	for _, test := range []struct {
+		name     string
+		base     lock.LockInfo
+		change   func(*lock.LockInfo)
+		evidence lock.Evidence // of a dead holder if it is a verdict of death
+	}{
+		{"a free kernel lock proves nothing", self, func(c *lock.LockInfo) { c.PIDNamespace = 1 }, lock.ForeignNamespace},
+		{"with the process gone it does", dead, nil, lock.PIDReused},
+		{"an earlier boot may be another machine's", self, func(c *lock.LockInfo) { c.BootID = "another" }, lock.ForeignHost},
+		{"age", self, func(c *lock.LockInfo) { c.BootID, c.CreatedAt = "another", time.Now().Add(-3*time.Hour) }, lock.Aged},
+		{"a bare pid may be another machine's", lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()}, nil, lock.ForeignHost},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := path(strings.ReplaceAll(test.name, " ", "-"))
+			letGo(t, tryHold(t, file)) // makes the sibling
+			id, err := platform.IdentifyFile(file.Path + ".flock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			claim := test.base
+			if claim.BootID != "" {
+				claim.Flock = id.String()
+			}
+			if test.change != nil {
+				test.change(&claim)
+			}
+			putClaim(t, file.Path, claim)
+			status, err := file.Inspect(context.Background())
+			if err != nil || status.Evidence != test.evidence {
+				t.Errorf("Inspect: %+v, %v; want %q", status, err, test.evidence)
+			}
+			if verdictOf[test.evidence] == lock.Dead {
+				letGo(t, tryHold(t, file))
+			} else if l := notHad(t, file); l.Evidence != test.evidence {
+				t.Errorf("%q, want %q", l.Evidence, test.evidence)
+			}
+		})
+	}
+
+	t.Run("an incomplete claim may be another machine's", func(t *testing.T) {
+		file := path("incomplete")
+		putFile(t, file.Path, nil, time.Time{})
+		chmod(t, file.Path, 0o200)
+		if l := notHad(t, file); l.Evidence != lock.Unreadable {
+			t.Errorf("%q", l.Evidence)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// TestHostile_Sibling: what is planted in the sibling's place is neither followed
+// nor waited for. It is no contention, and no lack of kernel locks either: to go
+// on without would let two holders in.
+func TestHostile_Sibling(t *testing.T) {
+	for what := range intruders {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			file := lock.File{Path: filepath.Join(dir, "lock")}
+			put(t, what, file.Path+".flock")
+			kinds := []error{platform.ErrNotRegular, syscall.ELOOP, syscall.EISDIR, syscall.ENXIO}
+			untouched(t, dir, func() { fails(t, file, kinds...) })
+			untouched(t, dir, func() {
+				_, err := file.Acquire(context.Background())
+				wantSystemError(t, err, kinds...)
+			})
+			// Looking does not wait either, whatever it finds.
+			untouched(t, dir, func() {
+				if status, err := file.Inspect(context.Background()); err == nil && status.State == lock.StateHeld {
+					t.Errorf("Inspect: %+v", status)
+				}
+			})
+			putClaim(t, file.Path, lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()})
+			untouched(t, dir, func() { fails(t, file, kinds...) })
+			untouched(t, dir, func() { file.Inspect(context.Background()) })
+		})
+	}
+}
+
+// TestHostile_SiblingWhileHeld: the holder comes to no harm, nor does what was
+// planted.
+func TestHostile_SiblingWhileHeld(t *testing.T) {
+	for what := range intruders {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			file := lock.File{Path: filepath.Join(dir, "lock")}
+			held := tryHold(t, file)
+			if err := os.Remove(file.Path + ".flock"); err != nil {
+				t.Fatal(err)
+			}
+			put(t, what, file.Path+".flock")
+			untouched(t, dir, func() {
+				if fence, err := held.Fence(); err == nil {
+					t.Errorf("fence %d was kept in a %s", fence, what)
+				}
+			})
+			before := treeState(t, dir, "lock")
+			promptly(t, "Release", func() {
+				if err := held.Release(); err != nil {
+					t.Error(err)
+				}
+			})
+			sameTree(t, before, treeState(t, dir, "lock"))
+			isAbsent(t, file.Path)
+		})
+	}
+}
+
+// TestHostile_SiblingReplaced: between the opening of the sibling and its lock
+// somebody puts another file in its place. Who locked the old one has nothing.
+func TestHostile_SiblingReplaced(t *testing.T) {
+	replace := func(path string) {
+		if err := os.Rename(path, path+".moved"); err != nil {
+			t.Error(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("once", func(t *testing.T) {
+		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+		times := 0
+		held := tryHold(t, file.Park(func(step string) {
+			if step == lock.AcquireSteps[0] {
+				if times++; times == 1 {
+					replace(file.Path + ".flock")
+				}
+			}
+		}))
+		defer letGo(t, held)
+		if times != 2 {
+			t.Errorf("locked %d times, want 2", times)
+		}
+		id, err := platform.IdentifyFile(file.Path + ".flock")
+		if err != nil || held.Info().Flock != id.String() {
+			t.Errorf("claim is under %q, the sibling is %q (%v)", held.Info().Flock, id, err)
+		}
+		if err := platform.PeekKernelLock(file.Path + ".flock"); err != platform.ErrBusy {
+			t.Errorf("the sibling's kernel lock: %v", err)
+		}
+		if err := platform.PeekKernelLock(file.Path + ".flock.moved"); err != nil {
+			t.Errorf("the old sibling's kernel lock: %v", err)
+		}
+	})
+	t.Run("by somebody who has the lock now", func(t *testing.T) {
+		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+		var quick *lock.Held
+		slow := file.Park(func(step string) {
+			if step == lock.AcquireSteps[0] && quick == nil {
+				replace(file.Path + ".flock")
+				quick = tryHold(t, file)
+			}
+		})
+		if l := notHad(t, slow); l.Info == nil || l.Info.Nonce != quick.Info().Nonce {
+			t.Errorf("holder is %+v", l.Info)
+		}
+		letGo(t, quick)
+	})
+	t.Run("again and again", func(t *testing.T) {
+		dir := t.TempDir()
+		file := lock.File{Path: filepath.Join(dir, "lock")}
+		_, err := file.Park(func(step string) {
+			if step == lock.AcquireSteps[0] {
+				replace(file.Path + ".flock")
+			}
+		}).TryAcquire(context.Background())
+		if err == nil {
+			t.Fatal("the lock was had")
+		}
+		if locked := new(lock.ErrLocked); errors.As(err, &locked) || !strings.Contains(err.Error(), ".flock") {
+			t.Errorf("error is %v", err)
+		}
+		isAbsent(t, file.Path)
+		if open := openBelow(t, dir); open != "" {
+			t.Errorf("open files: %q", open)
+		}
+	})
+}
+
+// TestHostile_SiblingContent: whatever is in the sibling stays there.
+func TestHostile_SiblingContent(t *testing.T) {
+	dir := t.TempDir()
+	file := lock.File{Path: filepath.Join(dir, "lock")}
+	putFile(t, file.Path+".flock", []byte("somebody's"), time.Now().Add(-time.Hour))
+	if err := os.Truncate(file.Path+".flock", 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	untouched(t, dir, func() { letGo(t, tryHold(t, file)) })
+}
+
+// TestHostile_Marker: as for the lock file.
+func TestHostile_Marker(t *testing.T) {
+	for what := range intruders {
+		for mode, in := range modes {
+			t.Run(what+", "+mode, func(t *testing.T) {
+				dir := t.TempDir()
+				path := filepath.Join(dir, "lock")
+				putClaim(t, path, lock.LockInfo{PID: 2147483647, CreatedAt: time.Unix(0, 0)})
+				put(t, what, path+".reclaim")
+				for _, file := range []lock.File{
+					{Path: path},
+					lock.File{Path: path, StaleAfter: 1}.WithClock(func() time.Time { return time.Now().Add(10_000 * time.Hour) }),
+				} {
+					untouched(t, dir, func() {
+						_, err := in(file).TryAcquire(context.Background())
+						if l := asLocked(t, err); l.Evidence != lock.BeingReclaimed || l.Path != path {
+							t.Errorf("%+v", l)
+						}
+					})
+				}
+			})
+		}
+	}
+}

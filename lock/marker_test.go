@@ -1,0 +1,236 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// TestMarker_OfTheLiving: whoever reclaims, or may be reclaiming, is left to it.
+func TestMarker_OfTheLiving(t *testing.T) {
+	alive := ownClaim(t)
+	alive.Flock = ""
+	for name, put := range map[string]func(t *testing.T, marker string){
+		"this process":      func(t *testing.T, marker string) { putClaim(t, marker, alive) },
+		"a pid that exists": func(t *testing.T, marker string) { putClaim(t, marker, lock.LockInfo{PID: 1, CreatedAt: time.Now()}) },
+		"another host": func(t *testing.T, marker string) {
+			putClaim(t, marker, lock.LockInfo{PID: 1, Hostname: "elsewhere", CreatedAt: time.Now()})
+		},
+		"unreadable":          func(t *testing.T, marker string) { putFile(t, marker, []byte("{}"), time.Time{}) },
+		"somebody's old data": func(t *testing.T, marker string) { putFile(t, marker, []byte("data"), time.Now().Add(-1000*time.Hour)) },
+	} {
+		for _, mode := range []string{"fallback", "kernel lock"} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				file := fallbackFile(t)
+				if mode == "kernel lock" {
+					file = withKernelLock(file)
+				}
+				putClaim(t, file.Path, formerClaim(t))
+				put(t, file.Path+".reclaim")
+				before := treeState(t, filepath.Dir(file.Path), "lock.flock")
+				if l := notHad(t, file); l.Path != file.Path || l.Evidence != lock.BeingReclaimed {
+					t.Errorf("locked is %q, %q; want the lock, and the marker as the reason", l.Path, l.Evidence)
+				}
+				sameTree(t, before, treeState(t, filepath.Dir(file.Path), "lock.flock"))
+				// Once the marker has gone, so has the obstacle.
+				if err := os.Remove(file.Path + ".reclaim"); err != nil {
+					t.Fatal(err)
+				}
+				letGo(t, tryHold(t, file))
+			})
+		}
+	}
+}
+
+// TestMarker_OfTheDead: a marker left by a crash blocks nobody.
+func TestMarker_OfTheDead(t *testing.T) {
+	dead := formerClaim(t)
+	marker := dead
+	marker.Nonce = "DEADMARKER"
+	aged := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now().Add(-3 * time.Hour)}
+	putDead := func(t *testing.T, path string) { putClaim(t, path, marker) }
+	for _, test := range []struct {
+		name string
+		mode string
+		put  func(t *testing.T, path string)
+	}{
+		{"whole", "fallback", putDead},
+		{"whole", "kernel lock", putDead},
+		{"aged", "fallback", func(t *testing.T, path string) { putClaim(t, path, aged) }},
+		{"aged", "kernel lock", func(t *testing.T, path string) { putClaim(t, path, aged) }},
+		{"empty, aged", "fallback", func(t *testing.T, path string) { putFile(t, path, nil, aged.CreatedAt) }},
+		{"incomplete", "kernel lock", func(t *testing.T, path string) {
+			putFile(t, path, []byte(`{"pid":`), time.Time{})
+			if err := os.Chmod(path, 0o200); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		if test.name == "incomplete" && runtime.GOOS == "windows" {
+			continue // marked otherwise there
+		}
+		t.Run(test.name+", "+test.mode, func(t *testing.T) {
+			file := fallbackFile(t)
+			if test.mode == "kernel lock" {
+				file = withKernelLock(file)
+			}
+			putClaim(t, file.Path, dead)
+			test.put(t, file.Path+".reclaim")
+			held := tryHold(t, file)
+			if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
+				t.Errorf("on disk is %+v", got)
+			}
+			// A marker left between taking and releasing blocks neither.
+			test.put(t, file.Path+".reclaim")
+			letGo(t, held)
+			letGo(t, tryHold(t, file))
+			isAbsent(t, file.Path)
+			if test.mode == "fallback" {
+				if got := names(t, filepath.Dir(file.Path)); got != "" {
+					t.Errorf("left behind: %q", got)
+				}
+			}
+		})
+	}
+}
+
+// TestMarker_RaceForTheDead: of all who find a dead holder's claim, beside a dead
+// reclaimer's marker, exactly one gets the lock.
+func TestMarker_RaceForTheDead(t *testing.T) {
+	dead := formerClaim(t)
+	for _, racers := range []int{2, 8} {
+		t.Run(fmt.Sprint(racers), func(t *testing.T) {
+			file := fallbackFile(t)
+			dir := filepath.Dir(file.Path)
+			for round := range 300 {
+				claim, marker := dead, dead
+				claim.Nonce, marker.Nonce = fmt.Sprint("CLAIM", round), fmt.Sprint("MARKER", round)
+				putClaim(t, file.Path, claim)
+				putClaim(t, file.Path+".reclaim", marker)
+
+				var ready, done sync.WaitGroup
+				gun := make(chan struct{})
+				results := make([]*lock.Held, racers)
+				for i := range racers {
+					ready.Add(1)
+					done.Go(func() {
+						ready.Done()
+						<-gun
+						held, err := file.TryAcquire(context.Background())
+						if locked := new(lock.ErrLocked); err != nil && !errors.As(err, &locked) {
+							t.Errorf("round %d: %v", round, err)
+						}
+						results[i] = held
+					})
+				}
+				ready.Wait()
+				close(gun)
+				done.Wait()
+
+				var winners []*lock.Held
+				for _, held := range results {
+					if held != nil {
+						winners = append(winners, held)
+					}
+				}
+				if len(winners) != 1 {
+					t.Fatalf("round %d: %d holders", round, len(winners))
+				}
+				if got := getClaim(t, file.Path); got.Nonce != winners[0].Info().Nonce {
+					t.Fatalf("round %d: on disk is %+v", round, got)
+				}
+				if got := names(t, dir); got != "lock" {
+					t.Fatalf("round %d: files are %q", round, got)
+				}
+				letGo(t, winners[0])
+			}
+		})
+	}
+}
+
+// TestMarker_SlowJudge: while one is still judging a dead marker another has
+// replaced it by its own, and is at work under it.
+func TestMarker_SlowJudge(t *testing.T) {
+	const holder, reclaimer = 999999, 999998
+	file := fallbackFile(t)
+	marker := file.Path + ".reclaim"
+	old := time.Now().Add(-time.Hour)
+	putClaim(t, file.Path, lock.LockInfo{PID: holder, CreatedAt: old})
+	putClaim(t, marker, lock.LockInfo{PID: reclaimer, CreatedAt: old})
+
+	working, goOn := make(chan struct{}), make(chan struct{})
+	results := make(chan *lock.Held, 1)
+	quick := func() {
+		defer close(results)
+		held, err := file.WithPIDAlive(func(int) bool { return false }).Park(func(step string) {
+			if step == lock.ReclaimSteps[len(lock.ReclaimSteps)-2] {
+				close(working)
+				<-goOn
+			}
+		}).TryAcquire(context.Background())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		results <- held
+	}
+	var before map[string]fileState
+	slow := file.WithPIDAlive(func(pid int) bool {
+		if pid == reclaimer && before == nil {
+			go quick()
+			promptly(t, "reclaiming", func() { <-working })
+			before = treeState(t, filepath.Dir(file.Path))
+		}
+		return false
+	})
+	l := notHad(t, slow)
+	if before == nil {
+		t.Fatal("the marker was not judged")
+	}
+	if l.Path != file.Path || l.Evidence != lock.BeingReclaimed {
+		t.Errorf("locked is %q, %q", l.Path, l.Evidence)
+	}
+	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
+	close(goOn)
+	held := <-results
+	if held == nil {
+		t.FailNow()
+	}
+	if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
+		t.Errorf("on disk is %+v", got)
+	}
+	letGo(t, held)
+}
+
+// TestMarker_SlowReclaimer: between the judgement of a dead claim and the marker
+// another has reclaimed the lock.
+func TestMarker_SlowReclaimer(t *testing.T) {
+	file := fallbackFile(t)
+	putClaim(t, file.Path, lock.LockInfo{PID: 999999, CreatedAt: time.Now()})
+	dead := func(int) bool { return false }
+	var quick *lock.Held
+	slow := file.WithPIDAlive(func(int) bool {
+		if quick == nil {
+			quick = tryHold(t, file.WithPIDAlive(dead))
+		}
+		return false
+	})
+	if l := notHad(t, slow); l.Info == nil || l.Info.Nonce != quick.Info().Nonce {
+		t.Errorf("holder is %+v", l.Info)
+	}
+	if got := getClaim(t, file.Path); got.Nonce != quick.Info().Nonce {
+		t.Errorf("on disk is %+v", got)
+	}
+	letGo(t, quick)
+	if got := names(t, filepath.Dir(file.Path)); got != "" {
+		t.Errorf("left behind: %q", got)
+	}
+}

@@ -1,0 +1,250 @@
+package lock_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// TestRepoLock_RemoveIsTiedToTheFileRead: between the judgement of a dead claim
+// and its removal somebody else reclaims the lock. (The seed's own
+// implementation then deletes the new holder's lock.)
+func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
+	for name, successor := range map[string]string{
+		"of another program": `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`,
+		"same size":          `{"pid":999998,"created_at":"2020-01-02T03:04:05Z"}`,
+		"empty":              "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := repoLockPath(dir)
+			putFile(t, path, []byte(`{"pid":999999,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
+			l := lock.NewRepoLock(dir)
+			l.StaleAfter = -1
+			var before map[string]fileState
+			l.IsPIDAlive = func(pid int) bool {
+				if pid != 999999 {
+					return true
+				}
+				if err := os.Remove(path); err != nil {
+					t.Error(err)
+				}
+				putFile(t, path, []byte(successor), time.Time{})
+				before = treeState(t, filepath.Dir(path))
+				return false
+			}
+			_, err := l.Lock(repoID, "push")
+			asLocked(t, err)
+			if before == nil {
+				t.Fatal("the pid was not asked for")
+			}
+			sameTree(t, before, treeState(t, filepath.Dir(path)))
+		})
+	}
+}
+
+// TestRepoLock_FreshFileInOldInode: an unreadable file was judged by its time,
+// and then replaced by one that is just as empty, with the same inode: its
+// holder is about to write into it.
+func TestRepoLock_FreshFileInOldInode(t *testing.T) {
+	swapped := 0
+	for call := 1; call <= 12; call++ {
+		dir := t.TempDir()
+		path := repoLockPath(dir)
+		old := time.Now().Add(-3 * time.Hour)
+		putFile(t, path, nil, old)
+		l := lock.NewRepoLock(dir)
+		calls, fresh := 0, false
+		l.Now = func() time.Time {
+			// Like any other participant, only while the dead one's file is there.
+			if calls++; calls == call {
+				if info, err := os.Lstat(path); err == nil && info.ModTime().Before(old.Add(time.Hour)) {
+					fresh = os.Chtimes(path, time.Now(), time.Now()) == nil
+				}
+			}
+			return time.Now()
+		}
+		unlock, err := l.Lock(repoID, "push")
+		if !fresh {
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock()
+			continue
+		}
+		swapped++
+		if err == nil {
+			t.Errorf("call %d: took over a file that was not the one judged", call)
+			unlock()
+			continue
+		}
+		asLocked(t, err)
+		if data := getFile(t, path); len(data) != 0 {
+			t.Errorf("call %d: the fresh file has %q", call, data)
+		}
+	}
+	if swapped < 2 {
+		t.Errorf("replaced the file in %d runs: look for other moments", swapped)
+	}
+}
+
+// Where the seed and the kernel's proof disagree, the proof wins.
+
+func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
+	dir := t.TempDir()
+	path := repoLockPath(dir)
+	unlock := lockRepo(t, lock.NewRepoLock(dir), "slow")
+	thief := withPIDs(dir, false)
+	thief.StaleAfter = time.Nanosecond
+	thief.Now = func() time.Time { return time.Now().Add(100_000 * time.Hour) }
+	if locked := repoIsLocked(t, thief); locked.Evidence != lock.KernelLockHeld {
+		t.Errorf("evidence is %q", locked.Evidence)
+	}
+	repoIsOurs(t, dir, "slow")
+
+	// With the kernel's proof taken away, the process is still proof enough.
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+	if locked := repoIsLocked(t, thief); locked.Evidence != lock.SameProcess {
+		t.Errorf("without the sibling: evidence is %q", locked.Evidence)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	isAbsent(t, path)
+}
+
+func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
+	dir := t.TempDir()
+	path := repoLockPath(dir)
+	unlock := lockRepo(t, lock.NewRepoLock(dir), "robbed")
+	// The lock file says that a dead process has the lock, for a long time.
+	putFile(t, path, []byte(`{"pid":999999,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
+	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.Verdict != lock.Alive || locked.Evidence != lock.KernelLockHeld {
+		t.Errorf("verdict is %s, %q", locked.Verdict, locked.Evidence)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.Info != nil {
+		t.Errorf("Info is %+v", locked.Info)
+	}
+	if err := unlock(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("unlock: %v, want ErrLost", err)
+	}
+	next := lockRepo(t, lock.NewRepoLock(dir), "next")
+	if err := next(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRepoLock_OtherProgramsAreHonoured: a claim as any program that follows the
+// seed writes it.
+func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
+	now := time.Now()
+	claim := lock.LockInfo{PID: os.Getpid(), CreatedAt: now.Add(-time.Hour), Cmd: "other"}
+	for name, encode := range map[string]func(lock.LockInfo) string{
+		"compact": func(c lock.LockInfo) string {
+			return fmt.Sprintf(`{"pid":%d,"created_at":%q,"cmd":%q}`, c.PID, c.CreatedAt.Format(time.RFC3339Nano), c.Cmd)
+		},
+		"indented, with a newline": func(c lock.LockInfo) string {
+			data, _ := json.MarshalIndent(c, "", "\t")
+			return string(data) + "\n"
+		},
+		"in another zone, seconds only, further fields": func(c lock.LockInfo) string {
+			at := c.CreatedAt.In(time.FixedZone("", -5*3600)).Format(time.RFC3339)
+			return fmt.Sprintf(`{"user":"ana","created_at":%q,"cmd":%q,"pid":%d,"tags":["a",{}]}`, at, c.Cmd, c.PID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := repoLockPath(dir)
+			l := lock.NewRepoLock(dir)
+
+			putFile(t, path, []byte(encode(claim)), time.Time{})
+			locked := repoIsLocked(t, l)
+			if locked.Info == nil || locked.Info.PID != claim.PID || locked.Info.Cmd != "other" {
+				t.Errorf("Info is %+v", locked.Info)
+			}
+			if locked.Verdict != lock.Unknown || locked.Evidence != lock.PIDExists {
+				t.Errorf("verdict is %s, %q", locked.Verdict, locked.Evidence)
+			}
+
+			// Stale when it is older than StaleAfter, though the pid is alive,
+			old := claim
+			old.CreatedAt = now.Add(-2*time.Hour - time.Minute)
+			putFile(t, path, []byte(encode(old)), time.Time{})
+			lockRepo(t, l, "by age")()
+
+			// and when its pid is not alive.
+			dead := claim
+			dead.PID = math.MaxInt32
+			putFile(t, path, []byte(encode(dead)), time.Time{})
+			lockRepo(t, l, "by pid")()
+			isAbsent(t, path)
+		})
+	}
+}
+
+// TestRepoLock_OtherProgramsSeeUs: with nothing but O_EXCL and the seed's three
+// fields, another program finds us, and is kept out.
+func TestRepoLock_OtherProgramsSeeUs(t *testing.T) {
+	dir := t.TempDir()
+	unlock := lockRepo(t, lock.NewRepoLock(dir), "push")
+	if f, err := os.OpenFile(repoLockPath(dir), os.O_CREATE|os.O_EXCL, 0o600); !errors.Is(err, fs.ErrExist) {
+		f.Close()
+		t.Errorf("O_EXCL: %v", err)
+	}
+	var theirs struct {
+		PID       int       `json:"pid"`
+		CreatedAt time.Time `json:"created_at"`
+		Cmd       string    `json:"cmd,omitempty"`
+	}
+	if err := json.Unmarshal(getFile(t, repoLockPath(dir)), &theirs); err != nil {
+		t.Fatal(err)
+	}
+	if theirs.PID != os.Getpid() || theirs.Cmd != "push" || time.Since(theirs.CreatedAt).Abs() > patience {
+		t.Errorf("they read %+v", theirs)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	isAbsent(t, repoLockPath(dir))
+}
+
+// TestRepoLock_FolderInTheWay: an error of the system is not contention.
+func TestRepoLock_FolderInTheWay(t *testing.T) {
+	dir := t.TempDir()
+	putFile(t, filepath.Join(dir, "repos"), []byte("a file"), time.Time{})
+	before := treeState(t, dir)
+	_, err := lock.NewRepoLock(dir).Lock(repoID, "push")
+	var path *fs.PathError
+	if !errors.As(err, &path) {
+		t.Errorf("error is %v, want the system's", err)
+	}
+	if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+		t.Errorf("error is %v, which is not contention", err)
+	}
+	sameTree(t, before, treeState(t, dir))
+}
+
+// TestRepoLock_SeedFieldsComeFirst: the seed's fields come first and
+// keep their order, so that their JSON does too.
+func TestRepoLock_SeedFieldsComeFirst(t *testing.T) {
+	info := reflect.TypeFor[lock.LockInfo]()
+	for i, want := range []string{`PID json:"pid"`, `CreatedAt json:"created_at"`, `Cmd json:"cmd,omitempty"`} {
+		if f := info.Field(i); f.Name+" "+string(f.Tag) != want {
+			t.Errorf("field %d is %s %s, want %s", i, f.Name, f.Tag, want)
+		}
+	}
+}

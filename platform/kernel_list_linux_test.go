@@ -1,0 +1,73 @@
+package platform_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// listedDir is a folder whose files /proc/locks names as stat does.
+func listedDir(t *testing.T) string {
+	t.Helper()
+	for _, dir := range []string{t.TempDir(), "/dev/shm"} {
+		fsys, err := platform.FilesystemOf(dir)
+		if err != nil {
+			continue
+		}
+		switch fsys.Kind {
+		case "ext4", "xfs", "tmpfs":
+			sub, err := os.MkdirTemp(dir, "holdfast-test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(sub) })
+			return sub
+		}
+	}
+	t.Skip("needs ext4, xfs or tmpfs at the temporary folder or at /dev/shm")
+	return ""
+}
+
+func TestListKernelLocks(t *testing.T) {
+	path := filepath.Join(listedDir(t), "sibling")
+	held := func() bool {
+		t.Helper()
+		locks, err := platform.ListKernelLocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := platform.IdentifyFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locks.Held(id)
+	}
+	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
+		k := tryLock(t, path, mode)
+		if !held() {
+			t.Errorf("held in mode %v, and not in the list", mode)
+		}
+		unlock(t, k)
+		if held() {
+			t.Error("in the list after it was dropped")
+		}
+	}
+	// Locks of other kinds are not ours.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	if held() {
+		t.Error("a lock of fcntl(2) passes for one of flock(2)")
+	}
+	if (platform.KernelLocks{}).Held(platform.FileID{}) {
+		t.Error("the zero value knows of a lock")
+	}
+}

@@ -1,0 +1,367 @@
+package platform_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+func init() {
+	roles["wait"] = func() { sayAndWait(platform.Self()) }
+	roles["nobody"] = nobody
+	roles["no files"] = noFiles
+	if os.Getenv(roleVar) == "leaderless" {
+		leaderless()
+	}
+}
+
+// sayAndWait tells the parent v, and lives until the parent closes the pipe.
+func sayAndWait(v any) {
+	if err := json.NewEncoder(os.Stdout).Encode(v); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	io.Copy(io.Discard, os.Stdin)
+}
+
+// leaderless ends the process's first thread, on which init functions run, while
+// the others go on.
+func leaderless() {
+	self := platform.Self()
+	go func() {
+		first := fmt.Sprintf("/proc/self/task/%d/stat", os.Getpid())
+		for {
+			stat, err := os.ReadFile(first)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			if state(stat) == 'Z' {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		sayAndWait(self)
+		os.Exit(0)
+	}()
+	runtime.LockOSThread()
+	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+}
+
+func state(stat []byte) byte { return bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])[0] }
+
+func stateOf(pid int) byte {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	return state(stat)
+}
+
+// playRole starts a child in a role, and reads what it says into v.
+func playRole(t *testing.T, role string, v any) (child *exec.Cmd, end func()) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	promptly(t, "the child", func() {
+		line, _ := bufio.NewReader(out).ReadBytes('\n')
+		if err := json.Unmarshal(line, v); err != nil {
+			t.Errorf("role %q said %q: %v", role, line, err)
+		}
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return cmd, func() {
+		in.Close()
+		cmd.Wait()
+	}
+}
+
+func wantLiveness(t *testing.T, when string, p platform.Process, want platform.Liveness) {
+	t.Helper()
+	if l := platform.Probe(p); l != want {
+		t.Errorf("%s: liveness is %d, want %d", when, l, want)
+	}
+}
+
+// identities are one process as claims of several kernels and programs name it.
+func identities(p platform.Process) map[string]platform.Process {
+	byStart, byNothing := p, platform.Process{PID: p.PID}
+	byStart.PIDFD = 0
+	all := map[string]platform.Process{"by start time": byStart, "by pid alone": byNothing}
+	if p.PIDFD != 0 {
+		byPIDFD := p
+		byPIDFD.Start = 0
+		all["by pidfd"], all["by both"] = byPIDFD, p
+	}
+	return all
+}
+
+func TestProbe_Life(t *testing.T) {
+	var p platform.Process
+	child, _ := playRole(t, "wait", &p)
+	if p.PID != child.Process.Pid || p.Start == 0 || p.PIDNamespace != platform.Self().PIDNamespace || p == platform.Self() {
+		t.Fatalf("child is %+v", p)
+	}
+	all := identities(p)
+	alive := func(how string) platform.Liveness {
+		if how == "by pid alone" {
+			return platform.Exists
+		}
+		return platform.Alive
+	}
+	for how, id := range all {
+		wantLiveness(t, "running, "+how, id, alive(how))
+	}
+
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child stops", func() bool { return stateOf(p.PID) == 'T' })
+	for how, id := range all {
+		wantLiveness(t, "stopped, "+how, id, alive(how))
+	}
+
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if l := platform.AwaitExit(context.Background(), p, patience); l != platform.Gone {
+		t.Errorf("killed: %d, want Gone", l)
+	}
+	eventually(t, "the child is a zombie", func() bool { return stateOf(p.PID) == 'Z' })
+	if err := syscall.Kill(p.PID, 0); err != nil {
+		t.Errorf("a zombie answers: %v", err)
+	}
+	for how, id := range all {
+		wantLiveness(t, "zombie, "+how, id, platform.Gone)
+	}
+
+	child.Wait()
+	for how, id := range all {
+		wantLiveness(t, "reaped, "+how, id, platform.Gone)
+	}
+}
+
+func TestProbe_PIDReused(t *testing.T) {
+	var p platform.Process
+	_, end := playRole(t, "wait", &p)
+	defer end()
+	earlier := p
+	earlier.Start, earlier.PIDFD = p.Start-1, 0
+	wantLiveness(t, "another start time", earlier, platform.Replaced)
+	later := p
+	later.Start, later.PIDFD = p.Start+1, 0
+	wantLiveness(t, "a later start time", later, platform.Replaced)
+	if p.PIDFD != 0 {
+		other := p
+		other.PIDFD++
+		wantLiveness(t, "another pidfd, same start time", other, platform.Replaced)
+	}
+	shifted := earlier
+	shifted.TimeNamespace++
+	wantLiveness(t, "a start time of another time namespace", shifted, platform.Exists)
+}
+
+func TestProbe_NoSuchPID(t *testing.T) {
+	wantLiveness(t, "a pid that none can have", platform.Process{PID: 1<<31 - 1}, platform.Gone)
+	if strconv.IntSize == 64 {
+		// The kernel sees the lower half only.
+		wide := platform.Process{PID: int(int64(os.Getpid()) + 1<<32)}
+		if l := platform.Probe(wide); l == platform.Exists || l == platform.Alive {
+			t.Errorf("pid %d passes for %d", wide.PID, os.Getpid())
+		}
+	}
+}
+
+// TestProbe_Thread: the number of a thread is no process's.
+func TestProbe_Thread(t *testing.T) {
+	tids := make(chan int)
+	done := make(chan struct{})
+	defer close(done)
+	// Of two goroutines that keep their threads, one at least is off the first.
+	for range 2 {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			tids <- syscall.Gettid()
+			<-done
+		}()
+	}
+	tid := <-tids
+	if other := <-tids; tid == os.Getpid() {
+		tid = other
+	}
+	if err := syscall.Kill(tid, 0); err != nil {
+		t.Errorf("kill takes threads' numbers too: %v", err)
+	}
+	wantLiveness(t, "thread", platform.Process{PID: tid}, platform.Gone)
+	wantLiveness(t, "thread, with a start time", platform.Process{PID: tid, Start: platform.Self().Start, TimeNamespace: platform.Self().TimeNamespace}, platform.Gone)
+}
+
+// TestProbe_FirstThreadGone: such a process shows Z, and lives.
+func TestProbe_FirstThreadGone(t *testing.T) {
+	var p platform.Process
+	child, end := playRole(t, "leaderless", &p)
+	if s := stateOf(child.Process.Pid); s != 'Z' {
+		t.Fatalf("state is %c, want Z", s)
+	}
+	for how, id := range identities(p) {
+		want := platform.Alive
+		if how == "by pid alone" {
+			want = platform.Exists
+		}
+		wantLiveness(t, "first thread gone, "+how, id, want)
+	}
+	end()
+	wantLiveness(t, "ended", p, platform.Gone)
+}
+
+const nobodyID = 65534
+
+// nobody looks at process 1, which it may not signal.
+func nobody() {
+	if os.Geteuid() == 0 {
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobodyID), syscall.Setuid(nobodyID)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	// A start time that is certainly not its own.
+	other := platform.Process{PID: 1, Start: 1 << 60, TimeNamespace: platform.Self().TimeNamespace}
+	answers := []any{
+		syscall.Kill(1, 0) == syscall.EPERM,
+		platform.Probe(platform.Process{PID: 1}),
+		platform.Probe(other),
+		platform.Probe(platform.Self()),
+	}
+	exhaustDescriptors()
+	sayAndWait(append(answers, platform.Probe(platform.Process{PID: 1})))
+}
+
+func TestProbe_NotPermitted(t *testing.T) {
+	var said []any
+	_, end := playRole(t, "nobody", &said)
+	defer end()
+	for i, want := range []any{true, float64(platform.Exists), float64(platform.Replaced), float64(platform.Alive), float64(platform.Exists)} {
+		if said[i] != want {
+			t.Errorf("answer %d is %v, want %v", i, said[i], want)
+		}
+	}
+}
+
+// exhaustDescriptors leaves no way to a pidfd or to /proc.
+func exhaustDescriptors() {
+	var limit syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	limit.Cur = 64
+	if err := errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for err == nil {
+		_, err = syscall.Open("/dev/null", syscall.O_RDONLY, 0)
+	}
+	if err != syscall.EMFILE {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// noFiles probes by what the kernel says of a number alone.
+func noFiles() {
+	self := platform.Self()
+	exhaustDescriptors()
+	replaced := self
+	replaced.Start++
+	sayAndWait([]any{
+		platform.Probe(self),
+		platform.Probe(replaced),
+		platform.Probe(platform.Process{PID: 1<<31 - 1}),
+	})
+}
+
+func TestProbe_NoDescriptorLeft(t *testing.T) {
+	var said []any
+	_, end := playRole(t, "no files", &said)
+	defer end()
+	for i, want := range []any{float64(platform.Exists), float64(platform.Exists), float64(platform.Gone)} {
+		if said[i] != want {
+			t.Errorf("answer %d is %v, want %v", i, said[i], want)
+		}
+	}
+}
+
+func TestProbe_LeaksNothing(t *testing.T) {
+	before := descriptors(t)
+	for range 20 {
+		platform.Probe(platform.Self())
+		platform.Probe(platform.Process{PID: 1<<31 - 1})
+	}
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors became %d", before, after)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestThisHost_Linux(t *testing.T) {
+	host := platform.ThisHost()
+	if len(host.BootID) != 36 {
+		t.Errorf("boot id is %q", host.BootID)
+	}
+	// btime, of the same meaning, is in whole seconds.
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), "\nbtime ")
+	var btime int64
+	if _, err := fmt.Sscan(rest, &btime); err != nil {
+		t.Fatal(err)
+	}
+	if d := host.Booted.Sub(time.Unix(btime, 0)).Abs(); d > patience {
+		t.Errorf("booted at %s, /proc/stat says %s", host.Booted, time.Unix(btime, 0))
+	}
+}
