@@ -2,7 +2,7 @@ package platform
 
 import (
 	"bufio"
-	"fmt"
+	"errors"
 	"io/fs"
 	"os"
 	"strconv"
@@ -137,8 +137,8 @@ func listKernelLocks() (KernelLocks, error) {
 		if len(field) < 6 || field[1] != "FLOCK" && !(waits && field[1] == "OFDLCK") {
 			continue
 		}
-		var file lockedFile
-		if _, err := fmt.Sscanf(field[5], "%x:%x:%d", &file.major, &file.minor, &file.ino); err != nil {
+		file, err := parseLocked(field[5])
+		if err != nil {
 			continue
 		}
 		if waits {
@@ -149,6 +149,16 @@ func listKernelLocks() (KernelLocks, error) {
 		}
 	}
 	return locks, lines.Err()
+}
+
+// parseLocked reads major and minor number in hexadecimal, and an inode in decimal.
+func parseLocked(s string) (lockedFile, error) {
+	major, rest, _ := strings.Cut(s, ":")
+	minor, ino, _ := strings.Cut(rest, ":")
+	maj, err1 := strconv.ParseUint(major, 16, 32)
+	min, err2 := strconv.ParseUint(minor, 16, 32)
+	n, err3 := strconv.ParseUint(ino, 10, 64)
+	return lockedFile{uint32(maj), uint32(min), n}, errors.Join(err1, err2, err3)
 }
 
 func (id FileID) locked() lockedFile {
