@@ -107,8 +107,8 @@ func (a *attempt) tryOnce(ctx context.Context) (*Held, error) {
 }
 
 // takeKernelLock is steps 1 and 2 of the protocol. It returns nil without a
-// kernel lock in fallback mode, and platform.ErrBusy and errQueued as they are. take
-// is called again when the sibling was replaced.
+// kernel lock in fallback mode, and platform.ErrBusy, errQueued and errReplaced as they
+// are. take is called again when the sibling was replaced.
 func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.KernelLock, error)) error {
 	if a.file.noKernelLock {
 		take = noKernelLock
@@ -125,7 +125,7 @@ func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.Ker
 				return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
 			}
 			return nil
-		case err == platform.ErrBusy, err == errQueued:
+		case err == platform.ErrBusy, err == errQueued, err == errReplaced:
 			return err
 		case err != nil:
 			return fmt.Errorf("lock: %w", err)

@@ -80,9 +80,9 @@ func (h *Held) Release() error {
 	if h.over {
 		return nil
 	}
-	leave := h.removeLockFile
+	leave, drop := h.removeLockFile, h.attempt.dropAsWriter
 	if h.attempt.mode == platform.Shared {
-		leave = h.checkStill
+		leave, drop = h.checkStill, h.attempt.dropAsReader
 	}
 	if err := leave(); err != nil && !errors.Is(err, ErrLost) {
 		return err
@@ -91,12 +91,8 @@ func (h *Held) Release() error {
 	}
 	// The kernel lock goes last: until then nobody can come to judge a lock
 	// file, so nobody sees ours without it.
-	if err := h.attempt.dropKernelLock(); err != nil {
+	if err := drop(); err != nil {
 		return err
-	}
-	h.attempt.at(stepUnlocked)
-	if h.attempt.mode == platform.Shared && !h.isLost {
-		h.removeAsLast()
 	}
 	h.end()
 	if h.isLost {
@@ -104,6 +100,14 @@ func (h *Held) Release() error {
 	}
 	h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
 	return nil
+}
+
+func (a *attempt) dropAsWriter() error {
+	err := a.dropKernelLock()
+	if err == nil {
+		a.at(stepUnlocked)
+	}
+	return err
 }
 
 // check returns ErrLost if the lock is no longer ours.

@@ -24,17 +24,21 @@ func (a *attempt) join(f *found) *ownFile {
 // one of them has the kernel lock, no participant replaces it.
 func (h *Held) checkStill() error { return h.own.check(h.attempt.file.Path) }
 
-// removeAsLast removes the readers' lock file if we, who have let go of the kernel
-// lock, were the last.
-func (h *Held) removeAsLast() {
-	a := h.attempt
-	kernel, err := platform.TryKernelLock(a.siblingPath(), platform.Exclusive)
+// dropAsReader lets go of the kernel lock, and then removes the readers' lock file if
+// we were the last of them, also those of a sibling that was replaced since.
+func (a *attempt) dropAsReader() error {
+	last, err := a.kernel.TurnExclusive()
 	if err != nil {
-		return
+		return err
 	}
-	clearReaders(a.file.Path, kernel)
-	a.at(stepRemoved)
-	_ = kernel.Unlock()
+	a.at(stepUnlocked)
+	if last {
+		if f, err := look(a.file.Path); err == nil && a.isReaders(f) {
+			_ = platform.Remove(a.file.Path) // or else whoever comes next does
+		}
+		a.at(stepRemoved)
+	}
+	return a.dropKernelLock()
 }
 
 // clearReaders removes a readers' lock file whose readers have all gone, as the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 )
@@ -333,4 +334,23 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 	letGo(t, getHeld(t, next))
 	parkedIs(t, 0)
 	wantFree(t, f.Path)
+}
+
+// The last reader removes the readers' lock file even if their sibling is gone: it
+// names a process that lives, and would keep everybody out for as long as that does.
+func TestShared_SiblingGone(t *testing.T) {
+	for _, replace := range []bool{false, true} {
+		f := queued(t)
+		first, last := holdShared(t, f), holdShared(t, f)
+		removeFile(t, f.Path+".flock")
+		if replace {
+			putFile(t, f.Path+".flock", nil, time.Now())
+		}
+		letGo(t, first)
+		wantLocked(t, f.Path)
+		letGo(t, last)
+		isAbsent(t, f.Path)
+		letGo(t, tryHold(t, f))
+		wantFree(t, f.Path)
+	}
 }

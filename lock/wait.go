@@ -150,13 +150,14 @@ func (w *waiter) turn(ctx context.Context) error {
 
 // acquireAsFirst takes the kernel lock when it is our turn, and then the lock.
 func (w *waiter) acquireAsFirst(ctx context.Context) (*Held, error) {
-	replaced := false
+	again := false
 	err := w.takeKernelLock(func(sibling string, _ platform.Mode) (*platform.KernelLock, error) {
-		if replaced {
+		if again && w.turnstile != nil {
 			w.turnstile.Open() // the old sibling's
 			w.turnstile = nil
+			return nil, errReplaced
 		}
-		replaced = true
+		again = true
 		return w.kernelLock(ctx, sibling)
 	})
 	if err != nil {
@@ -324,11 +325,14 @@ func (w *waiter) gaveUp(ctx context.Context, err error) error {
 	return locked
 }
 
-// holder describes who is in the way, with the evidence on them; nil if nobody is.
+// holder describes who is in the way, with the evidence on them; nil if nobody is. It
+// waits for nothing, not even for a process that is dying.
 func (a *attempt) holder() *ErrLocked {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
 	locks, _ := platform.ListKernelLocks()
 	look := *a // looking finds out about the sibling, which is not ours to change
-	status, _, err := look.inspectOnce(context.Background(), locks)
+	status, _, err := look.inspectOnce(ctx, locks)
 	locked := a.locked(a.file.Path, nil, Unknown, Unproven)
 	if err != nil {
 		return locked

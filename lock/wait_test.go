@@ -274,3 +274,56 @@ func TestAcquire_StressOneProcess(t *testing.T) {
 	all.check(t)
 	wantFree(t, f.Path)
 }
+
+// A wait survives any number of replacements of the sibling.
+func TestAcquire_SiblingReplacedOften(t *testing.T) {
+	f := queued(t)
+	for _, shared := range []bool{false, true} {
+		holder := lockSibling(t, f)
+		acquire := f.Acquire
+		if shared {
+			acquire = f.AcquireShared
+		}
+		came := begin(t, f, shared, func() (*lock.Held, error) { return acquire(t.Context()) })
+		for range 12 {
+			waitedFor(t, f)
+			removeFile(t, f.Path+".flock")
+			next := lockSibling(t, f)
+			if err := holder.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			holder = next
+		}
+		waitedFor(t, f)
+		if err := holder.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		letGo(t, getHeld(t, came))
+		wantFree(t, f.Path)
+	}
+}
+
+func lockSibling(t *testing.T, f lock.File) *platform.KernelLock {
+	t.Helper()
+	k, err := platform.TryKernelLock(f.Path+".flock", platform.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// waitedFor waits until a thread waits in the kernel for the sibling at the path.
+func waitedFor(t *testing.T, f lock.File) {
+	t.Helper()
+	id, err := platform.IdentifyFile(f.Path + ".flock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a wait for the sibling", func() bool {
+		locks, err := platform.ListKernelLocks()
+		if err != nil {
+			t.Skip("needs the kernel's list of locks: ", err)
+		}
+		return len(locks.Waiting(id)) > 0
+	})
+}

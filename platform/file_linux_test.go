@@ -97,7 +97,7 @@ func TestIdentifyFile_DoesNotFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := info.Sys().(*syscall.Stat_t)
-	if a.Dev != st.Dev || a.Ino != st.Ino {
+	if a.Dev != uint64(st.Dev) || a.Ino != st.Ino {
 		t.Errorf("target is %v, link is %v, stat says %d:%d", a, b, st.Dev, st.Ino)
 	}
 }

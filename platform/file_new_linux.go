@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"io"
 	"io/fs"
 	"path/filepath"
 	"syscall"
@@ -52,6 +53,9 @@ func (f *newFile) writeAll(p []byte, write func(rest []byte, done int) (int, err
 	for done < len(p) {
 		n := 0
 		err := again(func() (err error) { n, err = write(p[done:], done); return err })
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return done, f.error("write", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // ErrBusy is returned by TryKernelLock when another open file has a
@@ -27,9 +28,11 @@ const (
 // exclude each other just as two processes do. Descriptors are close-on-exec.
 // The owner of a KernelLock must keep it, and unlock it: one that becomes
 // unreachable may be dropped by the garbage collector, or by nothing before the
-// process ends.
+// process ends. Its methods may be called by several goroutines at once.
 type KernelLock struct {
-	file *openFile // nil once it is unlocked
+	file *openFile
+	mu   sync.Mutex // guards over, and the kernel's lock
+	over bool
 }
 
 // TryKernelLock opens the regular file at path read-write, creating it with
@@ -81,12 +84,17 @@ func lockKernel(path string, flag int, mode Mode, wait bool) (*KernelLock, error
 	return file.kernelLock(mode, wait)
 }
 
-// kernelLock returns a lock that keeps the file open by itself.
+// kernelLock returns a lock that keeps the file open by itself. One open file can have
+// one lock: if it has one, or is closed, the path is opened anew.
 func (f *openFile) kernelLock(mode Mode, wait bool) (*KernelLock, error) {
+	if !f.join() {
+		return lockKernel(f.path, os.O_RDWR|os.O_CREATE, mode, wait)
+	}
 	if err := f.lock(mode, wait); err != nil {
+		f.leave()
 		return nil, lockError(f.path, err)
 	}
-	return &KernelLock{f}, nil
+	return &KernelLock{file: f}, nil
 }
 
 // lockError tells "unsupported" from "busy" and from real errors.
@@ -126,14 +134,42 @@ func (k *KernelLock) At(path string) (FileID, bool, error) {
 // for a filesystem that has gone away, the lock may still be held. Unlocking
 // again does nothing.
 func (k *KernelLock) Unlock() error {
-	if k.file == nil {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
 		return nil
 	}
 	if err := k.file.unlock(); err != nil {
 		return &fs.PathError{Op: "unlock", Path: k.file.path, Err: err}
 	}
-	k.file = nil
+	k.end()
 	return nil
+}
+
+// end is called once, with nothing locked. The caller has k.mu.
+func (k *KernelLock) end() {
+	k.over = true
+	k.file.leave()
+}
+
+// TurnExclusive lets go of a shared lock, and then tries for an exclusive one on the
+// same open file, even if that is no longer the one at the path. It reports whether
+// nobody else had a lock on that file: if so the lock is exclusive now, and if not it
+// is over. After an error it is as before.
+func (k *KernelLock) TurnExclusive() (alone bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return false, nil
+	}
+	if err := k.file.unlock(); err != nil {
+		return false, &fs.PathError{Op: "unlock", Path: k.file.path, Err: err}
+	}
+	if k.file.lock(Exclusive, false) != nil {
+		k.end()
+		return false, nil
+	}
+	return true, nil
 }
 
 // KernelLocks is a snapshot of the kernel's own list of locks, where the system

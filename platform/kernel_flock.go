@@ -28,6 +28,8 @@ func openToLock(path string, flag int) (*openFile, error) {
 
 func (f *openFile) join() bool { return true }
 
+func (f *openFile) leave() {}
+
 func (f *openFile) done() {}
 
 // lock leaves nothing locked when it fails. The runtime's handlers are installed with

@@ -27,14 +27,23 @@ type openFile struct {
 	dev   uint64
 	ino   uint64
 	users atomic.Int32
+	// locked is set by the one user who has, or asks for, the kernel lock: a second
+	// flock(2) would convert that of the first.
+	locked atomic.Bool
 }
 
 // openToLock opens a regular file, for its caller as the first user. That it is opened
-// non-blocking makes no difference to its locks; a FIFO would block.
+// non-blocking makes no difference to its locks, but a FIFO would block. A regular file
+// says EAGAIN when somebody has a lease on it, which only an open that waits can break.
 func openToLock(path string, flag int) (*openFile, error) {
 	flag |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	var fd int
-	err := again(func() (err error) { fd, err = unix.Open(path, flag, 0o600); return err })
+	open := func() (err error) { fd, err = unix.Open(path, flag, 0o600); return err }
+	err := again(open)
+	if err == unix.EAGAIN {
+		flag &^= unix.O_NONBLOCK
+		err = again(open)
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -60,14 +69,28 @@ func again(call func() error) error {
 	}
 }
 
-// join makes its caller a user, unless the file is closed already.
+// join makes its caller a user, the one who locks the file, unless there is one or the
+// file is closed already. That user leaves.
 func (f *openFile) join() bool {
 	for {
 		n := f.users.Load()
-		if n == 0 || f.users.CompareAndSwap(n, n+1) {
-			return n != 0
+		if n == 0 {
+			return false
+		}
+		if f.users.CompareAndSwap(n, n+1) {
+			break
 		}
 	}
+	if f.locked.CompareAndSwap(false, true) {
+		return true
+	}
+	f.done()
+	return false
+}
+
+func (f *openFile) leave() {
+	f.locked.Store(false)
+	f.done()
 }
 
 // done is called once by each user.
@@ -77,7 +100,6 @@ func (f *openFile) done() {
 	}
 }
 
-// lock makes its caller a user if it succeeds, until unlock.
 func (f *openFile) lock(mode Mode, wait bool) error {
 	how := unix.LOCK_EX
 	if mode == Shared {
@@ -86,27 +108,17 @@ func (f *openFile) lock(mode Mode, wait bool) error {
 	if !wait {
 		how |= unix.LOCK_NB
 	}
-	f.users.Add(1)
 	err := f.flock(how)
-	if err != nil {
-		f.done()
-	}
 	if err == unix.EWOULDBLOCK {
 		return ErrBusy
 	}
 	return err
 }
 
+func (f *openFile) unlock() error { return f.flock(unix.LOCK_UN) }
+
 func (f *openFile) flock(how int) error {
 	return again(func() error { return unix.Flock(f.fd, how) })
-}
-
-func (f *openFile) unlock() error {
-	err := f.flock(unix.LOCK_UN)
-	if err == nil {
-		f.done()
-	}
-	return err
 }
 
 // is reports whether id is the open file's.

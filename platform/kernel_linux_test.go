@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/platform"
+	"golang.org/x/sys/unix"
 )
 
 // Kernel locks.
@@ -126,4 +128,70 @@ func TestKernelLock_NotInherited(t *testing.T) {
 	}
 	unlock(t, k)
 	unlock(t, tryLock(t, path, platform.Exclusive))
+}
+
+// A lease, such as a file server takes, is broken by waiting for it, even by who else
+// does not wait: it stands for nobody's lock.
+func TestKernelLock_Leased(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sibling")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGIO) // by which the kernel asks for it back
+	defer signal.Stop(signals)
+	fd := reader.Fd()
+	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+		t.Skip("needs a filesystem with leases: ", err)
+	}
+	given := make(chan error, 1)
+	go func() {
+		<-signals
+		_, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
+		given <- err
+	}()
+	promptly(t, "TryKernelLock", func() { unlock(t, tryLock(t, path, platform.Exclusive)) })
+	promptly(t, "the lease", func() {
+		if err := <-given; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestKernelLock_TurnExclusive(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "sibling")
+	turn := func(k *platform.KernelLock, want bool) {
+		t.Helper()
+		if alone, err := k.TurnExclusive(); alone != want || err != nil {
+			t.Errorf("%v, %v; want %v", alone, err, want)
+		}
+	}
+	before := descriptors(t)
+	one, two := tryLock(t, path, platform.Shared), tryLock(t, path, platform.Shared)
+	turn(one, false)
+	turn(one, false) // it is over
+	unlock(t, one)
+	if err := os.Rename(path, filepath.Join(dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	other := tryLock(t, path, platform.Exclusive) // of a file that took the path
+	turn(two, true)
+	if _, err := platform.TryKernelLock(filepath.Join(dir, "moved"), platform.Shared); err != platform.ErrBusy {
+		t.Errorf("not exclusive: %v", err)
+	}
+	unlock(t, two)
+	unlock(t, tryLock(t, filepath.Join(dir, "moved"), platform.Exclusive))
+	unlock(t, other)
+	if _, same, err := other.At(path); !same || err != nil {
+		t.Errorf("after Unlock: %v, %v", same, err)
+	}
+	if now := descriptors(t); now != before {
+		t.Errorf("%d descriptors became %d", before, now)
+	}
 }

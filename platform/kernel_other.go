@@ -15,6 +15,7 @@ type openFile struct{ path string }
 func openToLock(path string, _ int) (*openFile, error) { return nil, errors.ErrUnsupported }
 
 func (f *openFile) join() bool             { return false }
+func (f *openFile) leave()                 {}
 func (f *openFile) done()                  {}
 func (f *openFile) lock(Mode, bool) error  { return errors.ErrUnsupported }
 func (f *openFile) unlock() error          { return errors.ErrUnsupported }

@@ -34,22 +34,15 @@ func TryUnqueued(path string) (*KernelLock, error) { return tryUnqueued(path) }
 
 // TryKernelLock takes the kernel lock of the turnstile's own file, wherever that lies by
 // now, without waiting. The lock and the turnstile share one open file, and end in any
-// order. Otherwise, and once the turnstile is open, it is the function of this name.
+// order. Once there is such a lock, or the turnstile is open without one, it is the
+// function of this name.
 func (t *Turnstile) TryKernelLock(mode Mode) (*KernelLock, error) {
-	if !t.file.join() {
-		return TryKernelLock(t.file.path, mode)
-	}
-	defer t.file.done()
 	return t.file.kernelLock(mode, false)
 }
 
 // WaitKernelLock is TryKernelLock, but waits, as the function of this name does. The
 // turnstile may be opened in the meantime, by another goroutine too.
 func (t *Turnstile) WaitKernelLock(mode Mode) (*KernelLock, error) {
-	if !t.file.join() {
-		return WaitKernelLock(t.file.path, mode)
-	}
-	defer t.file.done()
 	return t.file.kernelLock(mode, true)
 }
 

@@ -3,6 +3,7 @@ package platform_test
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -156,4 +157,63 @@ func TestTurnstile_KernelLock(t *testing.T) {
 	queue(nil, "abandoned")
 	unlock(t, holder)
 	promptly(t, "WaitKernelLock", func() { unlock(t, <-came) })
+}
+
+// A second flock(2) on one open file would convert the first lock, and the end of
+// either would end both.
+func TestTurnstile_OneLockOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sibling")
+	turnstile, err := platform.TryTurnstile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := turnstile.TryKernelLock(platform.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"taken", "open"} {
+		for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
+			if second, err := turnstile.TryKernelLock(mode); err != platform.ErrBusy {
+				t.Errorf("turnstile %s: a second lock: %v, %v; want ErrBusy", when, second, err)
+			}
+		}
+		turnstile.Open()
+	}
+	if err := platform.PeekKernelLock(path); err != platform.ErrBusy {
+		t.Errorf("the first lock is gone: %v", err)
+	}
+	unlock(t, k)
+	unlock(t, tryLock(t, path, platform.Exclusive))
+}
+
+// Two who unlock one lock at once must not close what it shares with the turnstile.
+func TestTurnstile_UnlockedTwiceAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sibling")
+	before := descriptors(t)
+	for range 2000 {
+		turnstile, err := platform.TryTurnstile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := turnstile.TryKernelLock(platform.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if err := k.Unlock(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		if _, err := platform.TryTurnstile(path); err != platform.ErrBusy {
+			t.Fatalf("the turnstile went with the lock: %v", err)
+		}
+		turnstile.Open()
+	}
+	if now := descriptors(t); now != before {
+		t.Errorf("%d descriptors became %d", before, now)
+	}
 }
