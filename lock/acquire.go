@@ -200,10 +200,10 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 		own, err = a.reclaim(ctx, found)
 		if err == nil {
 			a.reclaimed = locked
-			if !a.isReaders(found) { // theirs may just have been left to us
-				a.observe(Event{Kind: Reclaimed, Holder: found.claim, Evidence: evidence})
+			if a.isReaders(found) { // who may just have left it to us
+				return a.hold(own), nil
 			}
-			return a.hold(own), nil
+			return a.hold(own, Event{Kind: Reclaimed, Holder: found.claim, Evidence: evidence}), nil
 		}
 		if err != errChanged {
 			return nil, err

@@ -36,7 +36,9 @@ type Held struct {
 	fence   int64 // 0: not asked for yet
 }
 
-func (a *attempt) hold(own *ownFile) *Held {
+// hold makes an attempt that has the lock a Held, and tells the Observer, of earlier
+// events first. If that panics, the lock is released.
+func (a *attempt) hold(own *ownFile, earlier ...Event) *Held {
 	now := time.Now()
 	h := &Held{since: now, attempt: a, own: own}
 	h.tie = NewTie(h, h.is)
@@ -47,7 +49,17 @@ func (a *attempt) hold(own *ownFile) *Held {
 		h.stop = make(chan struct{})
 		go h.renew()
 	}
+	told := false
+	defer func() {
+		if !told {
+			_ = h.Release()
+		}
+	}()
+	for _, e := range earlier {
+		a.observe(e)
+	}
 	a.observe(Event{Kind: Acquired, Duration: now.Sub(a.begun)})
+	told = true
 	return h
 }
 

@@ -191,6 +191,40 @@ func TestObserver_Reclaimed(t *testing.T) {
 	})
 }
 
+// An Observer that panics leaves nothing locked, and its panic goes to the caller.
+func TestObserver_Panics(t *testing.T) {
+	for _, kind := range []lock.EventKind{lock.Waiting, lock.Acquired, lock.Reclaimed} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
+		release := func() {}
+		switch kind {
+		case lock.Waiting:
+			holder := start(t, "member", f.Path)
+			holder.do("try", "held")
+			release = func() { holder.do("release", "released") }
+		case lock.Reclaimed:
+			leaveDeadClaim(t, f.Path)
+		}
+		noisy := f
+		noisy.Observer = observer(func(e lock.Event) {
+			if e.Kind == kind {
+				panic(kind)
+			}
+		})
+		func() {
+			defer func() {
+				if p := recover(); p != kind {
+					t.Errorf("%s: recovered %v", kind, p)
+				}
+			}()
+			_, err := noisy.Acquire(t.Context())
+			t.Errorf("%s: no panic; %v", kind, err)
+		}()
+		release()
+		letGo(t, tryHold(t, f))
+		wantFree(t, f.Path)
+	}
+}
+
 func TestObserver_Lost(t *testing.T) {
 	f, seen := observed(t)
 	begun := time.Now()

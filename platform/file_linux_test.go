@@ -112,7 +112,7 @@ func mountedAs(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev := info.Sys().(*syscall.Stat_t).Dev
+	dev := uint64(info.Sys().(*syscall.Stat_t).Dev)
 	number := fmt.Sprintf("%d:%d", dev>>8&0xfff|dev>>32&^0xfff, dev&0xff|dev>>12&^0xff)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
