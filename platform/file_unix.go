@@ -14,12 +14,6 @@ const (
 	openNonBlock = syscall.O_NONBLOCK
 )
 
-// sameFile reports whether id, which was found at path, and info are of one file.
-func sameFile(id FileID, _ string, info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && id.Dev == uint64(st.Dev) && id.Ino == uint64(st.Ino)
-}
-
 func isIncomplete(info fs.FileInfo) bool { return info.Mode() == 0o200 }
 
 // isNoLocks: see lockError.

@@ -8,6 +8,12 @@ import (
 	"syscall"
 )
 
+// sameFile reports whether id, which was found at path, and info are of one file.
+func sameFile(id FileID, _ string, info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && id.Dev == uint64(st.Dev) && id.Ino == uint64(st.Ino)
+}
+
 // createFile opens the file itself: os.OpenFile would ask for it to be
 // polled, in five further system calls, which a regular file can't be.
 func createFile(path string, incomplete bool) (*os.File, error) {
