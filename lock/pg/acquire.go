@@ -115,7 +115,11 @@ var errStale = errors.New("stale connection")
 // given back, or destroyed.
 func (a *attempt) run(ctx context.Context, try bool) (*Held, error) {
 	if err := a.prepare(ctx); err != nil {
-		a.destroy()
+		if ctx.Err() != nil {
+			a.giveBack() // it will be prepared the next time
+		} else {
+			a.destroy()
+		}
 		return nil, err
 	}
 	got, fence, err := a.call(ctx, "SELECT "+a.mode.tryLock+a.params()+" AS got")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 func TestPoolerIsRefused(t *testing.T) {
@@ -113,6 +115,32 @@ func TestLateCancel(t *testing.T) {
 		t.Errorf("%d connections were made, want one that goes on", n)
 	}
 	check(t, blocker.Release())
+	wantFree(t, l, k)
+}
+
+// TestCancelBeforeFirstUse: a connection that was not yet prepared for locks when the
+// context ended is as good as it was.
+func TestCancelBeforeFirstUse(t *testing.T) {
+	config, err := pgxpool.ParseConfig(server.Conn())
+	check(t, err)
+	ctx, cancel := context.WithCancel(limited(t))
+	defer cancel()
+	config.PrepareConn = func(given context.Context, _ *pgx.Conn) (bool, error) {
+		if given == ctx {
+			cancel()
+		}
+		return true, nil
+	}
+	pool, err := pgxpool.NewWithConfig(limited(t), config)
+	check(t, err)
+	t.Cleanup(pool.Close)
+	l, k := open(t, pg.Options{Pool: pool}), key()
+	_, err = l.Acquire(ctx, k)
+	wantIs(t, err, context.Canceled)
+	check(t, acquire(t, l, k).Release())
+	if n := pool.Stat().NewConnsCount(); n != 1 {
+		t.Errorf("%d connections were made, want one that goes on", n)
+	}
 	wantFree(t, l, k)
 }
 
