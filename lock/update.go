@@ -68,15 +68,20 @@ func followLinks(path string) (string, error) {
 	if err != nil {
 		return "", pathError("update", path, err)
 	}
-	resolved, err := filepath.EvalSymlinks(abs)
-	if err == nil {
-		return resolved, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	// One look decides: the file may come into being at any moment.
+	info, err := os.Lstat(abs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", pathError("update", abs, err)
 	}
-	if _, err := os.Lstat(abs); err == nil {
-		return "", pathError("update", abs, errors.New("symbolic link that leads nowhere"))
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		resolved, err := filepath.EvalSymlinks(abs)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("symbolic link that leads nowhere")
+		}
+		if err != nil {
+			return "", pathError("update", abs, err)
+		}
+		return resolved, nil
 	}
 	folder, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {

@@ -288,6 +288,38 @@ func refused(t *testing.T, path string) error {
 	return err
 }
 
+// A file that comes into being while Update looks what is there is no dangling link.
+func TestUpdate_CreatedMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	done, stopped := make(chan struct{}), make(chan struct{})
+	defer func() { close(done); <-stopped }()
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			err := os.WriteFile(path, []byte("here"), 0o600)
+			if err == nil {
+				err = os.Remove(path)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	enough := errors.New("enough")
+	for range 5000 {
+		err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return nil, enough })
+		if err != enough {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestUpdate_NotAFile(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
