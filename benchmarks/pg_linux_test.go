@@ -56,28 +56,18 @@ func BenchmarkPGUncontended(b *testing.B) {
 	conn := postgres(b)
 	l, floor := openPG(b, conn), openBare(b, conn)
 	k := lock.Key{Space: "bench", Name: "one"}
-	var oursTook, floorTook time.Duration
+	bare := func() {
+		floor.lock()
+		floor.unlock()
+	}
 	ours := func() {
 		held, err := l.Acquire(context.Background(), k)
 		check(b, err)
 		check(b, held.Release())
 	}
-	floor.lock()
-	floor.unlock()
+	bare()
 	ours()
-	for b.Loop() {
-		begin := time.Now()
-		floor.lock()
-		floor.unlock()
-		middle := time.Now()
-		ours()
-		floorTook += middle.Sub(begin)
-		oursTook += time.Since(middle)
-	}
-	b.ReportMetric(0, "ns/op") // of both together: it says nothing
-	b.ReportMetric(float64(floorTook.Nanoseconds())/float64(b.N), "floor-ns/op")
-	b.ReportMetric(float64(oursTook.Nanoseconds())/float64(b.N), "holdfast-ns/op")
-	b.ReportMetric(float64(oursTook)/float64(floorTook), "x-floor")
+	inTurns(b, bare, ours)
 }
 
 // BenchmarkPGHandoff is the time from just before a release until just after the

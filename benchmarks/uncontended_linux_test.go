@@ -28,12 +28,16 @@ func BenchmarkUncontended(b *testing.B) {
 // besideFloor runs ours, which acquires and releases f, in turn with the bare
 // system calls.
 func besideFloor(b *testing.B, dir string, f lock.File, ours func()) {
-	floor := filepath.Join(dir, "floor")
-	claim := claimSize(b, f)
+	path, claim := filepath.Join(dir, "floor"), claimSize(b, f)
+	inTurns(b, func() { bareProtocol(b, path, claim) }, ours)
+}
+
+// inTurns reports what each takes, and their ratio.
+func inTurns(b *testing.B, floor, ours func()) {
 	var oursTook, floorTook time.Duration
 	for b.Loop() {
 		begin := time.Now()
-		bareProtocol(b, floor, claim)
+		floor()
 		middle := time.Now()
 		ours()
 		floorTook += middle.Sub(begin)

@@ -189,7 +189,7 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 		} else if err != nil {
 			return nil, pathError("read", a.file.Path, err)
 		}
-		if a.mode == platform.Shared && a.isReaders(found) {
+		if a.mode == platform.Shared && found.isReaders(a.sibling) {
 			return a.confirm(a.join(found))
 		}
 		verdict, evidence := a.judge(ctx, found, a.kernelFact())
@@ -200,7 +200,7 @@ func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
 		own, err = a.reclaim(ctx, found)
 		if err == nil {
 			a.reclaimed = locked
-			if a.isReaders(found) { // who may just have left it to us
+			if found.isReaders(a.sibling) { // who may just have left it to us
 				return a.hold(own), nil
 			}
 			return a.hold(own, Event{Kind: Reclaimed, Holder: found.claim, Evidence: evidence}), nil

@@ -9,10 +9,10 @@ import "github.com/holdfast-go/holdfast/platform"
 // leaves at most a lock file whose readers are gone, which the kernel lock shows
 // to the next one who comes: a reader joins it, a writer takes it over.
 
-// isReaders reports whether a lock file stands for the readers under the very
-// sibling whose kernel lock we share.
-func (a *attempt) isReaders(f *found) bool {
-	return f.kind == claimReadable && f.claim.Mode == modeShared && f.claim.Flock == a.sibling.String()
+// isReaders reports whether a lock file stands for the readers who have the kernel
+// lock of this sibling.
+func (f *found) isReaders(sibling platform.FileID) bool {
+	return f.kind == claimReadable && f.claim.Mode == modeShared && f.claim.Flock == sibling.String()
 }
 
 // join takes part in a lock file that another reader has made.
@@ -33,9 +33,7 @@ func (a *attempt) dropAsReader() error {
 	}
 	a.at(stepUnlocked)
 	if last {
-		if f, err := look(a.file.Path); err == nil && a.isReaders(f) {
-			_ = platform.Remove(a.file.Path) // or else whoever comes next does
-		}
+		removeReaders(a.file.Path, a.sibling)
 		a.at(stepRemoved)
 	}
 	return a.dropKernelLock()
@@ -43,15 +41,17 @@ func (a *attempt) dropAsReader() error {
 
 // clearReaders removes a readers' lock file whose readers have all gone, as the
 // exclusive kernel lock, which the caller has and does not use, shows. The last
-// reader can't, when that lock goes to somebody else the moment it lets go. What
-// can't be told or removed stays, for whoever acquires the lock next.
+// reader can't, when that lock goes to somebody else the moment it lets go.
 func clearReaders(path string, kernel *platform.KernelLock) {
-	id, same, err := kernel.At(path + siblingSuffix)
-	if err != nil || !same {
-		return
+	if id, same, err := kernel.At(path + siblingSuffix); err == nil && same {
+		removeReaders(path, id)
 	}
-	f, err := look(path)
-	if err == nil && f.kind == claimReadable && f.claim.Mode == modeShared && f.claim.Flock == id.String() {
+}
+
+// removeReaders is for who has the exclusive kernel lock of this sibling. What can't be
+// told or removed stays, for whoever acquires the lock next.
+func removeReaders(path string, sibling platform.FileID) {
+	if f, err := look(path); err == nil && f.isReaders(sibling) {
 		_ = platform.Remove(path)
 	}
 }

@@ -14,7 +14,8 @@ import (
 const kernelLocks = true
 
 // An openFile is a file that is opened to be locked: package flock opens it when it
-// is, and closes it again when it isn't.
+// is, and closes it again when it isn't. There are no turnstiles here, which would
+// share it, and so no readers, who would turn exclusive on the same open file.
 type openFile struct {
 	path  string
 	flock *flock.Flock

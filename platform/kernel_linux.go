@@ -19,8 +19,7 @@ const kernelLocks = true
 // by side. It is closed when none of them needs it any more.
 //
 // It is a bare descriptor: package os would ask for it to be polled, which a regular
-// file can't be, and prepare for its being garbage. (One acquisition and release of a
-// lock cost a tenth less for it.)
+// file can't be, and prepare for its being garbage.
 type openFile struct {
 	path  string
 	fd    int

@@ -12,14 +12,11 @@ import (
 // The turnstile.
 
 func TestTurnstile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sibling")
-	first, err := platform.TryTurnstile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first == nil {
+	if !platform.HasTurnstile() {
 		t.Skip("needs Linux 3.15, for locks of open files")
 	}
+	path := filepath.Join(t.TempDir(), "sibling")
+	first := tryTurnstile(t, path)
 	if _, err := platform.TryTurnstile(path); err != platform.ErrBusy {
 		t.Errorf("a second one: %v, want ErrBusy", err)
 	}
@@ -79,6 +76,25 @@ func TestTryUnqueued(t *testing.T) {
 	try(nil, "free again")
 }
 
+func tryTurnstile(t *testing.T, path string) *platform.Turnstile {
+	t.Helper()
+	turnstile, err := platform.TryTurnstile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turnstile
+}
+
+// lockThrough takes the kernel lock of a turnstile's open file.
+func lockThrough(t *testing.T, turnstile *platform.Turnstile) *platform.KernelLock {
+	t.Helper()
+	k, err := turnstile.TryKernelLock(platform.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
 // A turnstile and a kernel lock share an open file, and end in either order.
 func TestTurnstile_KernelLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sibling")
@@ -98,14 +114,8 @@ func TestTurnstile_KernelLock(t *testing.T) {
 		turnstile.Open()
 	}
 	for _, lockFirst := range []bool{true, false} {
-		turnstile, err := platform.TryTurnstile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, err := turnstile.TryKernelLock(platform.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		turnstile := tryTurnstile(t, path)
+		k := lockThrough(t, turnstile)
 		if now := descriptors(t); now != before+1 {
 			t.Errorf("%d descriptors became %d", before, now)
 		}
@@ -130,18 +140,16 @@ func TestTurnstile_KernelLock(t *testing.T) {
 			t.Errorf("%d descriptors became %d", before, now)
 		}
 		// What it locked is closed; the path is opened anew.
-		if k, err = turnstile.WaitKernelLock(platform.Shared); err != nil {
+		again, err := turnstile.WaitKernelLock(platform.Shared)
+		if err != nil {
 			t.Fatal(err)
 		}
-		unlock(t, k)
+		unlock(t, again)
 	}
 
 	// It is opened while its lock is waited for: the wait goes on.
 	holder := tryLock(t, path, platform.Exclusive)
-	turnstile, err := platform.TryTurnstile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	turnstile := tryTurnstile(t, path)
 	if _, err := turnstile.TryKernelLock(platform.Shared); err != platform.ErrBusy {
 		t.Errorf("a busy lock: %v, want ErrBusy", err)
 	}
@@ -163,14 +171,8 @@ func TestTurnstile_KernelLock(t *testing.T) {
 // either would end both.
 func TestTurnstile_OneLockOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sibling")
-	turnstile, err := platform.TryTurnstile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := turnstile.TryKernelLock(platform.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	turnstile := tryTurnstile(t, path)
+	k := lockThrough(t, turnstile)
 	for _, when := range []string{"taken", "open"} {
 		for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
 			if second, err := turnstile.TryKernelLock(mode); err != platform.ErrBusy {
@@ -191,14 +193,8 @@ func TestTurnstile_UnlockedTwiceAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sibling")
 	before := descriptors(t)
 	for range 2000 {
-		turnstile, err := platform.TryTurnstile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, err := turnstile.TryKernelLock(platform.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		turnstile := tryTurnstile(t, path)
+		k := lockThrough(t, turnstile)
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
