@@ -33,6 +33,7 @@ const (
 	ProcessGone      Evidence = "process gone"
 	PIDReused        Evidence = "pid reused by another process"
 	MachineRestarted Evidence = "machine restarted"
+	PowerLost        Evidence = "nothing but NULs, which a loss of power leaves"
 	Aged             Evidence = "older than the allowed age"
 
 	// Unknown.
@@ -87,7 +88,7 @@ type facts struct {
 	underLock   bool              // made under some sibling's kernel lock
 	shared      bool              // by the first of several readers
 
-	beforeBoot bool // the file was last written before the machine started
+	nuls       bool // the file holds nothing but NULs, and at least one
 	age        time.Duration
 	staleAfter time.Duration // negative: age proves nothing
 }
@@ -129,10 +130,13 @@ func judge(f facts) (Verdict, Evidence) {
 		return Dead, ProcessGone
 	case here && f.process == platform.Replaced:
 		return Dead, PIDReused
-	// 5. Nothing on a local filesystem survives a restart but files.
-	case proof && readable && f.origin == originEarlierBoot,
-		proof && f.claim == claimUnreadable && f.beforeBoot:
+	// 5. Nothing on a local filesystem survives a restart but files; and nothing but
+	// a loss of power leaves one of NULs. (The file's time says nothing: a clock that
+	// is set forward makes every file look older than the boot.)
+	case proof && readable && f.origin == originEarlierBoot:
 		return Dead, MachineRestarted
+	case proof && f.claim == claimUnreadable && f.nuls:
+		return Dead, PowerLost
 	// 6. What proves nothing ages, where the caller allows age.
 	case f.staleAfter >= 0 && f.age > f.staleAfter && !f.cannotAge():
 		return Dead, Aged

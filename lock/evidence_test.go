@@ -40,7 +40,7 @@ func TestLadder(t *testing.T) {
 		// What is no lock file is nobody's to remove.
 		{"alien", bare, func(f *lock.Facts) { f.Claim = lock.ClaimAlien }, lock.Unknown, lock.NotALockFile},
 		{"alien, aged", bare, func(f *lock.Facts) { f.Claim, f.Age = lock.ClaimAlien, 1000*hour }, lock.Unknown, lock.NotALockFile},
-		{"alien, before boot", bare, func(f *lock.Facts) { f.Claim, f.BeforeBoot = lock.ClaimAlien, true }, lock.Unknown, lock.NotALockFile},
+		{"alien, NULs", bare, func(f *lock.Facts) { f.Claim, f.NULs = lock.ClaimAlien, true }, lock.Unknown, lock.NotALockFile},
 
 		// 1. The same process.
 		{"1 same process", bare, func(f *lock.Facts) { f.Process = platform.Alive }, lock.Alive, lock.SameProcess},
@@ -88,8 +88,8 @@ func TestLadder(t *testing.T) {
 		{"3 though age never counts", bare, func(f *lock.Facts) { f.Claim, f.StaleAfter = lock.ClaimIncomplete, -1 }, lock.Dead, lock.Incomplete},
 		{"3 not where not trusted", bare, func(f *lock.Facts) { f.Claim, f.Trusted = lock.ClaimIncomplete, false }, lock.Unknown, lock.Unreadable},
 		{"3 not in fallback", bare, func(f *lock.Facts) { f.Claim, f.Kernel = lock.ClaimIncomplete, lock.KernelUnknown }, lock.Unknown, lock.Unreadable},
-		{"3 not in fallback, before boot", bare, func(f *lock.Facts) {
-			f.Claim, f.Kernel, f.BeforeBoot = lock.ClaimIncomplete, lock.KernelUnknown, true
+		{"3 not in fallback, NULs", bare, func(f *lock.Facts) {
+			f.Claim, f.Kernel, f.NULs = lock.ClaimIncomplete, lock.KernelUnknown, true
 		}, lock.Unknown, lock.Unreadable},
 
 		// 4. The pid's own evidence.
@@ -113,19 +113,19 @@ func TestLadder(t *testing.T) {
 		// 5. The machine restarted.
 		{"5 earlier boot", bare, func(f *lock.Facts) { f.Origin = lock.EarlierBootOrigin }, lock.Dead, lock.MachineRestarted},
 		{"5 though age never counts", bare, func(f *lock.Facts) { f.Origin, f.StaleAfter = lock.EarlierBootOrigin, -1 }, lock.Dead, lock.MachineRestarted},
-		{"5 unreadable, before boot", bare, func(f *lock.Facts) { f.Claim, f.BeforeBoot = lock.ClaimUnreadable, true }, lock.Dead, lock.MachineRestarted},
+		{"5 NULs", bare, func(f *lock.Facts) { f.Claim, f.NULs = lock.ClaimUnreadable, true }, lock.Dead, lock.PowerLost},
 		{"5 not where not trusted", bare, func(f *lock.Facts) { f.Origin, f.Trusted = lock.EarlierBootOrigin, false }, lock.Unknown, lock.ForeignHost},
 		{"5 not in fallback", bare, func(f *lock.Facts) { f.Origin, f.Kernel = lock.EarlierBootOrigin, lock.KernelUnknown }, lock.Unknown, lock.ForeignHost},
-		{"5 not unreadable where not trusted", bare, func(f *lock.Facts) {
-			f.Claim, f.BeforeBoot, f.Trusted = lock.ClaimUnreadable, true, false
+		{"5 not NULs where not trusted", bare, func(f *lock.Facts) {
+			f.Claim, f.NULs, f.Trusted = lock.ClaimUnreadable, true, false
 		}, lock.Unknown, lock.Unreadable},
-		{"5 not unreadable in fallback", bare, func(f *lock.Facts) {
-			f.Claim, f.BeforeBoot, f.Kernel = lock.ClaimUnreadable, true, lock.KernelUnknown
+		{"5 not NULs in fallback", bare, func(f *lock.Facts) {
+			f.Claim, f.NULs, f.Kernel = lock.ClaimUnreadable, true, lock.KernelUnknown
 		}, lock.Unknown, lock.Unreadable},
-		{"5 not unreadable since boot", bare, func(f *lock.Facts) { f.Claim = lock.ClaimUnreadable }, lock.Unknown, lock.Unreadable},
-		{"5 not readable, for the file's time alone", bare, func(f *lock.Facts) { f.BeforeBoot = true }, lock.Unknown, lock.Unproven},
-		{"5 not for a foreign host, before boot", bare, func(f *lock.Facts) {
-			f.Origin, f.BeforeBoot = lock.ForeignHostOrigin, true
+		{"5 not what else is unreadable", bare, func(f *lock.Facts) { f.Claim = lock.ClaimUnreadable }, lock.Unknown, lock.Unreadable},
+		{"5 not readable", bare, func(f *lock.Facts) { f.NULs = true }, lock.Unknown, lock.Unproven},
+		{"5 not for a foreign host", bare, func(f *lock.Facts) {
+			f.Origin, f.NULs = lock.ForeignHostOrigin, true
 		}, lock.Unknown, lock.ForeignHost},
 
 		// 6. Age.
@@ -174,7 +174,7 @@ func TestLadder(t *testing.T) {
 var verdictOf = map[lock.Evidence]lock.Verdict{
 	lock.KernelLockHeld: lock.Alive, lock.SameProcess: lock.Alive,
 	lock.KernelLockFree: lock.Dead, lock.Incomplete: lock.Dead, lock.ProcessGone: lock.Dead,
-	lock.PIDReused: lock.Dead, lock.MachineRestarted: lock.Dead, lock.Aged: lock.Dead,
+	lock.PIDReused: lock.Dead, lock.MachineRestarted: lock.Dead, lock.PowerLost: lock.Dead, lock.Aged: lock.Dead,
 	lock.NotALockFile: lock.Unknown, lock.Unreadable: lock.Unknown, lock.ForeignHost: lock.Unknown,
 	lock.ForeignNamespace: lock.Unknown, lock.PIDExists: lock.Unknown, lock.Unproven: lock.Unknown,
 }
@@ -194,7 +194,7 @@ func allFacts(f func(lock.Facts)) {
 							for _, x.Trusted = range no {
 								for _, x.SameSibling = range no {
 									for _, x.Shared = range no {
-										for _, x.BeforeBoot = range no {
+										for _, x.NULs = range no {
 											f(x)
 										}
 									}
@@ -242,7 +242,7 @@ func TestLadder_Invariants(t *testing.T) {
 			broken("age does not allow it")
 		}
 		switch e {
-		case lock.KernelLockFree, lock.Incomplete, lock.MachineRestarted:
+		case lock.KernelLockFree, lock.Incomplete, lock.MachineRestarted, lock.PowerLost:
 			if !proof {
 				broken("needs a trustworthy kernel lock")
 			}
@@ -273,8 +273,12 @@ func TestLadder_Invariants(t *testing.T) {
 				broken("not known to be reused")
 			}
 		case lock.MachineRestarted:
-			if !(readable && f.Origin == lock.EarlierBootOrigin) && !(f.Claim == lock.ClaimUnreadable && f.BeforeBoot) {
+			if !readable || f.Origin != lock.EarlierBootOrigin {
 				broken("not from before the boot")
+			}
+		case lock.PowerLost:
+			if f.Claim != lock.ClaimUnreadable || !f.NULs {
+				broken("not NULs")
 			}
 		}
 		// Age, where it counts, settles all that is not settled otherwise.

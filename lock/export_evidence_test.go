@@ -15,7 +15,7 @@ type Facts struct {
 	Process     platform.Liveness
 	SameSibling bool
 	Shared      bool
-	BeforeBoot  bool
+	NULs        bool
 	Age         time.Duration
 	StaleAfter  time.Duration
 }
@@ -43,7 +43,7 @@ const (
 func Judge(f Facts) (Verdict, Evidence) {
 	return judge(facts{
 		kernel: f.Kernel, trusted: f.Trusted, claim: f.Claim, origin: f.Origin, process: f.Process,
-		sameSibling: f.SameSibling, shared: f.Shared, beforeBoot: f.BeforeBoot,
+		sameSibling: f.SameSibling, shared: f.Shared, nuls: f.NULs,
 		age: f.Age, staleAfter: f.StaleAfter,
 	})
 }

@@ -88,7 +88,7 @@ func (a *attempt) facts(f *found, kernel kernelFact) facts {
 		kernel:     kernel,
 		trusted:    a.fsys.Trusted,
 		claim:      f.kind,
-		beforeBoot: f.info.ModTime().Before(platform.ThisHost().Booted),
+		nuls:       f.info.Size() > 0 && f.isDebris() && f.data[0] == 0,
 		age:        a.now().Sub(f.info.ModTime()),
 		staleAfter: a.staleAfter(),
 	}

@@ -46,11 +46,11 @@ for module in . lock/pg tests benchmarks; do
 	echo "== go test $race, module $module"
 	# shellcheck disable=SC2086 # no flag, or one
 	(cd "$module" && CGO_ENABLED=1 go test $race -v "$@" ./...) >"$log" 2>&1 || {
-		grep -v '^ *=== \|^ *--- PASS\|^PASS' "$log"
+		grep -a -v '^ *=== \|^ *--- PASS\|^PASS' "$log"
 		exit 1
 	}
-	grep '^ok\|^?' "$log"
-	if grep -B3 -e '--- SKIP' "$log"; then
+	grep -a '^ok\|^?' "$log"
+	if grep -a -B3 -e '--- SKIP' "$log"; then
 		echo "tests/all.sh: NOT RUN: the tests above were skipped, for the reasons they give"
 	fi
 done
