@@ -45,30 +45,8 @@ func bareFlock(path string) func() {
 	return func() { must(unix.Close(fd)) }
 }
 
-// bareCalls are the system calls of the protocol, and nothing else: what its lock
-// file costs, whoever makes it.
-func bareCalls(path string) func() {
-	fd, err := unix.Open(path+".calls.flock", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
-	must(err)
-	must(unix.Flock(fd, unix.LOCK_EX))
-	var sibling unix.Statx_t
-	must(unix.Statx(unix.AT_FDCWD, path+".calls.flock", 0, unix.STATX_INO, &sibling))
-	claim, err := unix.Open(path+".calls", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o200)
-	must(err)
-	_, err = unix.Write(claim, make([]byte, 300))
-	must(err)
-	must(unix.Fchmod(claim, 0o600))
-	var was, is unix.Stat_t
-	must(unix.Fstat(claim, &was))
-	must(unix.Close(claim))
-	must(unix.Statx(unix.AT_FDCWD, path+".calls.flock", 0, unix.STATX_INO, &sibling))
-	return func() {
-		must(unix.Lstat(path+".calls", &is))
-		must(unix.Unlink(path + ".calls"))
-		must(unix.Flock(fd, unix.LOCK_UN))
-		must(unix.Close(fd))
-	}
-}
+// bareCalls waits as bareFlock does, and makes the calls of the protocol.
+func bareCalls(path string) func() { return bareProtocol(path+".calls", make([]byte, 300)) }
 
 func must(err error) {
 	if err != nil {

@@ -29,7 +29,7 @@ func BenchmarkUncontended(b *testing.B) {
 // system calls.
 func besideFloor(b *testing.B, dir string, f lock.File, ours func()) {
 	path, claim := filepath.Join(dir, "floor"), claimSize(b, f)
-	inTurns(b, func() { bareProtocol(b, path, claim) }, ours)
+	inTurns(b, func() { bareProtocol(path, claim)() }, ours)
 }
 
 // inTurns reports what each takes, and their ratio.
@@ -49,20 +49,31 @@ func inTurns(b *testing.B, floor, ours func()) {
 	b.ReportMetric(float64(oursTook)/float64(floorTook), "x-floor")
 }
 
-// bareProtocol is open, flock, create O_EXCL, write, fchmod, close, unlink,
-// close.
-func bareProtocol(b *testing.B, path string, claim []byte) {
+// bareProtocol is the system calls of the protocol, and nothing else: what its two files
+// cost, whoever locks them.
+func bareProtocol(path string, claim []byte) (release func()) {
+	var st unix.Stat_t
 	sibling, err := unix.Open(path+".flock", unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	check(b, err)
-	check(b, unix.Flock(sibling, unix.LOCK_EX|unix.LOCK_NB))
-	file, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o200)
-	check(b, err)
+	must(err)
+	must(unix.Flock(sibling, unix.LOCK_EX))
+	must(unix.Fstat(sibling, &st)) // has it still a name?
+	file, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600|unix.S_ISVTX)
+	must(err)
+	must(unix.Flock(file, unix.LOCK_EX|unix.LOCK_NB))
+	must(unix.Fstat(file, &st)) // rule B
 	_, err = unix.Write(file, claim)
-	check(b, err)
-	check(b, unix.Fchmod(file, 0o600))
-	check(b, unix.Close(file))
-	check(b, unix.Unlink(path))
-	check(b, unix.Close(sibling))
+	must(err)
+	if unix.Lstat(path+".reclaim", &st) == nil { // is there a marker?
+		panic("a marker")
+	}
+	return func() {
+		must(unix.Lstat(path, &st)) // rule B
+		must(unix.Unlink(path))
+		must(unix.Flock(file, unix.LOCK_UN))
+		must(unix.Close(file))
+		must(unix.Flock(sibling, unix.LOCK_UN))
+		must(unix.Close(sibling))
+	}
 }
 
 // claimSize returns as many bytes as a claim of ours has.

@@ -194,7 +194,7 @@ func TestAbandoned_ClaimChanged(t *testing.T) {
 	f, _ := deadAndMarked(t, "")
 	winner := `{"owner":"winner","pid":1,"when":"2020-01-02T03:04:05Z"}`
 	f = f.Park(func(step string) {
-		if step == lock.ReclaimSteps[4] { // the marker is complete
+		if step == lock.StepMarkerWritten {
 			putFile(t, f.Path, []byte(winner), time.Time{})
 		}
 	})

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,312 +11,268 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Bounds on beginning again. Each round needs somebody else's act in between.
-const (
-	siblingTries = 10 // the sibling was replaced while we took its lock
-	claimTries   = 10 // the lock file went, or changed, while we judged it
-)
-
-// passage is how long, and how often, a busy kernel lock is looked at again when
-// its holder has no claim on disk: it is between two steps, or only judging.
-const (
-	passage      = 500 * time.Microsecond
-	passageTries = 10
-)
-
-// TryAcquire takes the lock if nobody has it, or if the holder is dead, and does
-// not wait. It takes no place in the queue, and may get in before those who wait.
+// The protocol, in the order in which an acquisition goes through it:
 //
-// On success the lock file names this process, and the Held releases it. When
-// somebody has the lock, or may have, the error is an *ErrLocked. With any error
-// nothing is held and nothing of others' has been changed; the sibling may have
-// been created, and claims of dead holders removed.
+//	1  acquire     the kernel lock on the sibling: the queue
+//	2  create      the lock file, marked, with its own kernel lock, and then the claim
+//	3  takeOver    what is there already: its own kernel lock, a verdict, reclaim
 //
-// Acquiring a lock that another goroutine of the same process holds is
-// contention like any other. Under a context of a Held of this very lock, the
-// *ErrLocked matches ErrReentrant.
-func (f File) TryAcquire(ctx context.Context) (*Held, error) {
-	return f.try(ctx, platform.Exclusive)
+// Two rules are what it rests on:
+//
+//	A  Whoever joins, replaces or removes a lock file (or a marker) has the kernel lock
+//	   of that very file, exclusive (to join as a reader: shared); and who creates one
+//	   takes it at once, waiting for whoever may be looking, before anything else.
+//	B  Having it, they look whether the path still leads to that file, and act on the
+//	   path only if it does.
+//
+// So between two who keep them nobody's file is ever removed or replaced under them:
+// whoever would remove it needs the lock that its owner has (A), and a file that is
+// locked and not at the path is nobody's lock (B). What becomes of the sibling decides
+// nothing but who is next. A program that knows none of this can remove any file at any
+// time.
+//
+// A and B are kept in three places: where a file is created (create), where what is
+// there is taken in hand (takeOver, takeMarker), and where it is removed (remove). On
+// Windows, where a file that is locked can't be read and one that is open can't be
+// removed, the sibling's lock stands for that of every file beside it.
+
+// An attempt is one try to have a lock, or a wait for it. It belongs to one goroutine
+// until it becomes part of a Held.
+type attempt struct {
+	*place
+	mode     platform.Mode
+	patience patience
+	begun    time.Time
+
+	// siblingLock is the sibling, open and locked; nil before step 1, in fallback
+	// mode, and for who has overtaken somebody stopped.
+	siblingLock *platform.File
+	fallback    bool // the kernel has no locks here, as step 1 has found
+
+	// reclaimed is whom the lock was taken over from; nil if it was free.
+	reclaimed *ErrLocked
 }
 
-// TryAcquireShared is TryAcquire for a lock that any number of readers can have
-// together, and none beside an exclusive holder. Readers pass the queue: while
-// anyone waits for the lock the error is an *ErrLocked. Without a trustworthy
-// kernel lock, and on systems without a turnstile (all but Linux), shared means
-// exclusive.
-func (f File) TryAcquireShared(ctx context.Context) (*Held, error) {
-	return f.try(ctx, platform.Shared)
+// patience is what tells Acquire from TryAcquire: how far to wait for others.
+type patience interface {
+	// lockSibling is step 1: it opens and locks the sibling. A nil file without an
+	// error means that the attempt goes on without it, as it has overtaken.
+	lockSibling(ctx context.Context, a *attempt) (*platform.File, error)
+	// lockOwn takes the own lock of a file that was opened at path. It returns that
+	// file, or, with the lock, another open file of the same; nil if the file was left
+	// to a thread that waits for it. The error is errMoved when the path leads elsewhere
+	// by now, and platform.ErrBusy when there is no more waiting for whoever has it.
+	lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error)
+	// lookAgain waits before the next look, for the time that it was looked before: at
+	// what locked says, which no kernel lock stands for; or, without one, at what others
+	// have just moved. The error is the one to give up with.
+	lookAgain(ctx context.Context, a *attempt, looked int, locked *ErrLocked) error
 }
 
-func (f File) try(ctx context.Context, mode platform.Mode) (*Held, error) {
-	a, err := f.begin(mode)
+func (f File) attempt(mode platform.Mode, patience patience) (*attempt, error) {
+	p, err := f.locate()
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, pathError("acquire", a.file.Path, contextError(ctx))
+	if !p.shares() {
+		mode = platform.Exclusive
 	}
-	if err := a.reentrant(ctx); err != nil {
-		return nil, err
-	}
-	for try := 1; ; try++ {
-		held, err := a.tryOnce(ctx)
-		if err == nil && ctx.Err() != nil { // cancel beats acquire
-			return nil, also(pathError("acquire", a.file.Path, contextError(ctx)), held.Release())
-		}
-		if err != platform.ErrBusy && err != errQueued && err != errReplaced {
-			return held, err
-		}
-		locked, passing := a.kernelHolder()
-		switch err {
-		case errQueued:
-			locked.Evidence, passing = OthersWait, true
-		case errReplaced:
-			locked.Verdict, locked.Evidence, passing = Unknown, Unproven, true
-		}
-		if !passing || try == passageTries {
-			return nil, locked
-		}
-		time.Sleep(passage)
-	}
+	return &attempt{place: p, mode: mode, patience: patience, begun: time.Now()}, nil
 }
 
-// errQueued says that someone has the turnstile: waiting, or on their way in.
-var errQueued = errors.New("turnstile is taken")
-
-// tryOnce returns platform.ErrBusy and errQueued as they are.
-func (a *attempt) tryOnce(ctx context.Context) (*Held, error) {
-	take := platform.TryKernelLock
-	if a.mode == platform.Shared {
-		var turnstile *platform.Turnstile
-		defer func() { turnstile.Open() }()
-		take = func(sibling string, mode platform.Mode) (*platform.KernelLock, error) {
-			turnstile.Open() // of a sibling that was replaced
-			var err error
-			if turnstile, err = platform.TryTurnstile(sibling); err == platform.ErrBusy {
-				return nil, errQueued
-			} else if err != nil {
-				return nil, err
+// acquire goes through the protocol. When it fails nothing is held, and nothing of ours
+// is left.
+func (a *attempt) acquire(ctx context.Context) (held *Held, err error) {
+	if a.file.RequireKernelLock && (!a.fsys.Trusted || a.file.noKernelLock) {
+		return nil, a.unsupported()
+	}
+	if err := a.takeSibling(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if held == nil {
+			err = also(err, a.siblingLock.Close())
+		}
+	}()
+	for round := 1; ; round++ {
+		if ctx.Err() != nil { // cancel beats acquire
+			return nil, pathError("acquire", a.file.Path, contextError(ctx))
+		}
+		own, err := a.create(ctx, a.file.Path, a.mode, createSteps)
+		if err == nil {
+			return a.hold(own), nil
+		}
+		var locked *ErrLocked
+		if errors.Is(err, fs.ErrExist) {
+			own, err = a.takeOver(ctx)
+			if own != nil {
+				return a.hold(own), nil
 			}
-			return turnstile.TryKernelLock(mode)
+		}
+		switch {
+		case err == nil: // the dead holder's file is gone: create ours
+			continue
+		case errors.As(err, &locked):
+		case err != errMoved:
+			return nil, err
+		}
+		if err := a.patience.lookAgain(ctx, a, round, locked); err != nil {
+			return nil, err
 		}
 	}
-	if err := a.takeKernelLock(take); err != nil {
-		return nil, err
-	}
-	return a.claim(ctx)
 }
 
-// takeKernelLock is steps 1 and 2 of the protocol. It returns nil without a
-// kernel lock in fallback mode, and platform.ErrBusy, errQueued and errReplaced as they
-// are. take is called again when the sibling was replaced.
-func (a *attempt) takeKernelLock(take func(string, platform.Mode) (*platform.KernelLock, error)) error {
+// takeSibling is step 1: a place in the queue.
+func (a *attempt) takeSibling(ctx context.Context) error {
 	if a.file.noKernelLock {
-		take = noKernelLock
+		a.fallback = true
+		return nil
 	}
-	if a.file.RequireKernelLock && !a.fsys.Trusted {
-		return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
-	}
-	for range siblingTries {
-		// 1. Take the kernel lock on the sibling.
-		kernel, err := take(a.siblingPath(), a.mode)
+	for round := 1; ; round++ {
+		f, err := a.patience.lockSibling(ctx, a)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			if a.file.RequireKernelLock {
-				return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
+				return a.unsupported()
 			}
+			a.fallback = true
 			return nil
-		case err == platform.ErrBusy, err == errQueued, err == errReplaced:
-			return err
 		case err != nil:
-			return fmt.Errorf("lock: %w", err)
+			return err
+		case f == nil:
+			return nil
 		}
-		a.at(stepKernelLocked)
-
-		// 2. Is the file that we locked still the sibling? If someone replaced
-		// it in between, another process may be locking the new one.
-		sibling, same, err := kernel.At(a.siblingPath())
-		if err == nil && same {
-			a.kernel, a.sibling = kernel, sibling
+		a.at(stepSiblingLocked)
+		// Somebody may have removed it before we had its lock, and others stand at a new
+		// one: there would be two queues, and one of them empty to whoever tidies up.
+		info, err := f.Stat()
+		if err == nil && info.Links > 0 {
+			a.siblingLock = f
 			a.at(stepSiblingChecked)
 			return nil
 		}
-		if err := errors.Join(kernel.Unlock(), ignoreAbsent(err)); err != nil {
+		if err := also(err, f.Close()); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
+		if err := a.patience.lookAgain(ctx, a, round, nil); err != nil {
+			return pathError("acquire", a.file.Path, errors.New("the file beside it, "+siblingSuffix+", keeps being replaced"))
+		}
 	}
-	return pathError("acquire", a.file.Path, errors.New("the file beside it, "+siblingSuffix+", keeps being replaced"))
 }
 
-func noKernelLock(string, platform.Mode) (*platform.KernelLock, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// claim is steps 3 and 4 of the protocol. On failure the kernel lock has been
-// dropped.
-//
-// Invariant: where there is a kernel lock, the lock file is created, replaced and
-// removed only under an exclusive one, or (by readers who come) under a shared one
-// and the turnstile; and a holder has it from before until after. So whoever comes
-// to step 3 is alone there, and an exclusive claim made under this sibling's lock
-// that it finds is a dead holder's.
-func (a *attempt) claim(ctx context.Context) (held *Held, err error) {
-	defer func() {
-		if held == nil {
-			if a.mode == platform.Exclusive && a.kernel != nil {
-				clearReaders(a.file.Path, a.kernel)
-			}
-			err = also(err, a.dropKernelLock())
-		}
-	}()
-	var locked *ErrLocked
-	for range claimTries {
-		// Cancel beats acquire.
-		if ctx.Err() != nil {
-			return nil, pathError("acquire", a.file.Path, contextError(ctx))
-		}
-		// 3. Create the lock file.
-		own, err := a.publish(a.file.Path, stepCreated, stepWritten, stepComplete)
-		if err == nil {
-			return a.confirm(own)
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		// 4. Judge the claim that is there.
-		found, err := a.look(a.file.Path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // released since
+// takeOver is step 3: what to do with the lock file that is there. It returns our claim
+// if the lock is ours now, as one more reader's; neither that nor an error if the file
+// was a dead holder's, and is removed; errMoved if it is worth another look at once; and
+// an *ErrLocked when somebody has the lock, or may have.
+func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
+	f, err := a.lookLocked(ctx, a.file.Path, a.mode)
+	if err != nil {
+		return nil, err
+	}
+	if a.mode == platform.Shared && a.isReaders(f) {
+		a.at(stepJoined)
+		return a.join(f), nil
+	}
+	defer func() { err = also(err, f.close()) }()
+	if a.mode == platform.Shared && f.file != nil {
+		// It can't be joined, so it is to be judged, and for that we must be alone.
+		if err := f.file.TryLock(platform.Exclusive); err == platform.ErrBusy {
+			return nil, errMoved
 		} else if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		if at, err := f.file.IsAt(a.file.Path); err != nil || !at {
+			return nil, cmp.Or(err, errMoved)
+		}
+		if err := f.read(a.place, f.file); err != nil {
 			return nil, pathError("read", a.file.Path, err)
 		}
-		if a.mode == platform.Shared && found.isReaders(a.sibling) {
-			return a.confirm(a.join(found))
-		}
-		verdict, evidence := a.judge(ctx, found, a.kernelFact())
-		locked = a.locked(a.file.Path, found, verdict, evidence)
-		if verdict != Dead {
-			return nil, locked
-		}
-		own, err = a.reclaim(ctx, found)
-		if err == nil {
-			a.reclaimed = locked
-			if found.isReaders(a.sibling) { // who may just have left it to us
-				return a.hold(own), nil
-			}
-			return a.hold(own, Event{Kind: Reclaimed, Holder: found.claim, Evidence: evidence}), nil
-		}
-		if err != errChanged {
-			return nil, err
-		}
 	}
-	if locked == nil {
-		locked = a.locked(a.file.Path, nil, Unknown, Unproven)
+	verdict, evidence := a.judge(ctx, f, a.kernelFact(f))
+	locked := a.locked(a.file.Path, f, verdict, evidence)
+	if verdict != Dead {
+		return nil, locked
 	}
-	locked.Verdict, locked.Evidence = Unknown, Unproven
-	return nil, locked
+	a.at(stepJudged)
+	if err := a.reclaim(ctx, f); err != nil {
+		return nil, err
+	}
+	a.reclaimed = locked
+	return nil, nil
 }
 
-// confirm makes a claim of ours, now whole, a Held, if the sibling still stands.
-// Were it replaced while our claim was incomplete, somebody who locked the new one
-// could have taken the claim for a dead writer's. From here on a replacement does no
-// harm: a whole claim of a live process is nobody's to remove.
-func (a *attempt) confirm(own *ownFile) (*Held, error) {
-	err := a.siblingStands()
-	if err == nil {
-		return a.hold(own), nil
+// lookLocked opens the file at path, takes its own lock (rule A), looks whether it is
+// still there (rule B), and reads what it says. Without an own lock, where there is none
+// or the file can't be opened, only the last of that. It returns errMoved when the path
+// leads elsewhere, or nowhere, and an *ErrLocked when somebody has the file's lock.
+func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mode) (*found, error) {
+	f, err := a.look(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errMoved
+	} else if err != nil {
+		return nil, pathError("read", path, err)
 	}
-	if own.nonce == own.claim.Nonce { // and not one that we joined
-		err = also(err, a.discard(a.file.Path, own))
+	if f.file == nil || !a.hasOwnLocks() {
+		return f, nil
 	}
-	return nil, err
+	locked := a.lockedByKernel(path, f)
+	file, err := a.patience.lockOwn(ctx, a, f.file, path, mode)
+	if err == platform.ErrBusy {
+		err = locked
+	}
+	if err != nil {
+		return nil, also(err, file.Close())
+	}
+	at, err := file.IsAt(path)
+	if err != nil || !at {
+		return nil, also(cmp.Or(err, errMoved), file.Close())
+	}
+	if err := f.read(a.place, file); err != nil {
+		return nil, pathError("read", path, err)
+	}
+	return f, nil
 }
 
-// siblingStands returns errReplaced unless the sibling is the file that we locked.
-func (a *attempt) siblingStands() error {
-	if a.kernel == nil {
-		return nil
-	}
-	id, same, err := a.kernel.At(a.siblingPath())
-	if err == nil && same && id == a.sibling || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return errReplaced
-}
+// hasOwnLocks reports whether files here have locks of their own, which stand for those
+// who have them.
+func (a *attempt) hasOwnLocks() bool { return a.ownLocks() && !a.fallback }
 
-// errReplaced says that the sibling was replaced, so that all must begin again.
-var errReplaced = errors.New("sibling was replaced")
-
-func (a *attempt) kernelFact() kernelFact {
-	if a.kernel == nil {
+// kernelFact is what we know of the kernel lock of a file that lookLocked returned.
+func (a *attempt) kernelFact(f *found) kernelFact {
+	if a.fallback || f.file == nil {
 		return kernelUnknown
 	}
 	return kernelFree
 }
 
-// kernelHolder describes who holds the busy kernel lock. passing says that there
-// is no claim of theirs on disk (yet, or any more), so that another look may
-// find the lock free, or its holder known.
-func (a *attempt) kernelHolder() (locked *ErrLocked, passing bool) {
-	found, err := a.look(a.file.Path)
-	if err != nil {
-		return a.locked(a.file.Path, nil, Alive, KernelLockHeld), true
-	}
-	locked = a.locked(a.file.Path, found, Alive, KernelLockHeld)
-	if found.kind != claimReadable {
-		return locked, true
-	}
-	l := platform.Uncertain
-	if a.origin(found.claim) == originHere {
-		l = platform.Probe(found.claim.process())
-	}
-	gone := (l == platform.Gone || l == platform.Replaced) && found.claim.Mode != modeShared
-	if gone {
-		locked.Info = nil // the lock is another's
-	}
-	return locked, gone
+func (a *attempt) unsupported() error {
+	return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
 }
 
-func (a *attempt) locked(path string, f *found, v Verdict, e Evidence) *ErrLocked {
-	locked := &ErrLocked{RepoID: a.file.repoID, Path: path, Verdict: v, Evidence: e, now: a.now()}
-	if f != nil {
-		locked.Info = f.claim
+// lockedByKernel is what to say of a file whose kernel lock somebody has. That may not
+// be who the claim names, who may be gone.
+func (p *place) lockedByKernel(path string, f *found) *ErrLocked {
+	locked := p.locked(path, f, Alive, KernelLockHeld)
+	if f != nil && p.isGone(f) {
+		locked.Info = nil
 	}
 	return locked
 }
 
-// dropKernelLock lets go of the kernel lock, if there is one.
-func (a *attempt) dropKernelLock() error {
-	if a.kernel == nil {
-		return nil
+// isGone reports whether the holder that a lock file names, and who is not one of
+// several readers, is known to have ended.
+func (p *place) isGone(f *found) bool {
+	if f.claim == nil || f.claim.Mode == modeShared || p.origin(f.claim) != originHere {
+		return false
 	}
-	err := a.kernel.Unlock()
-	if err == nil {
-		a.kernel = nil
-	}
-	return err
+	l := platform.Probe(f.claim.process())
+	return l == platform.Gone || l == platform.Replaced
 }
 
-// also returns err with a second error that came of dealing with it. Unlike
-// errors.Join it leaves err as it is when there is none.
-func also(err, second error) error {
-	if second == nil {
-		return err
+func (p *place) locked(path string, f *found, v Verdict, e Evidence) *ErrLocked {
+	locked := &ErrLocked{RepoID: p.file.repoID, Path: path, Verdict: v, Evidence: e, now: p.now()}
+	if f != nil {
+		locked.Info = f.holder()
 	}
-	return errors.Join(err, second)
-}
-
-// contextError is why ctx is done: its error, with the cause if there is another.
-func contextError(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != ctx.Err() {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return locked
 }

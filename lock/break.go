@@ -3,9 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -30,41 +27,38 @@ func (f File) Break(ctx context.Context) (Status, error) {
 	return found, held.Release()
 }
 
-// BreakForce removes the lock file whatever is known of its holder, provided that
-// its claim has this nonce: the caller has seen this very claim, and answers for
-// its holder. When the claim is another one, the error is an *ErrLocked and
-// nothing is changed. It returns what it found.
+// BreakForce removes the lock file of a holder of whom it can't be told whether they
+// live, provided that its claim has this nonce: the caller has seen this very claim, and
+// answers for its holder. It returns what it found.
 //
-// A holder that lives learns of it at Release (ErrLost). Its kernel lock can't be
-// broken, and keeps others out until it lets go or dies.
+// When the claim is another one, or somebody has the kernel lock of the file, the error is
+// an *ErrLocked and nothing is changed: whoever has that lock lives, and to end them is the
+// way to have it free.
+//
+// A holder that lives after all learns of it at Release (ErrLost).
 func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	before, err := f.Inspect(ctx)
 	if err != nil || before.State == StateFree {
 		return before, err
 	}
-	if nonce == "" || before.Holder == nil || before.Holder.Nonce != nonce {
-		return before, &ErrLocked{Path: before.Path, Info: before.Holder, Verdict: Unknown, Evidence: OtherNonce, now: time.Now()}
+	a, err := f.attempt(platform.Exclusive, impatient{tries: passageTries})
+	if err != nil {
+		return before, err
 	}
-	// The holder may release at any moment, and another acquire. So the file is
-	// taken aside first, in one step, and goes only if it is what was meant; or
-	// else back, as it was.
-	aside := before.Path + markerSuffix + "." + newNonce()
-	err = os.Rename(before.Path, aside)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Status{Path: before.Path, State: StateFree, Evidence: NoLockFile}, nil
+	there, err := a.lookLocked(ctx, a.file.Path, platform.Exclusive)
+	if err == errMoved {
+		return a.inspect(ctx, platform.KernelLocks{})
 	} else if err != nil {
-		return before, pathError("break", before.Path, err)
+		return before, err
 	}
-	found, err := look(aside)
-	if err == nil && found.claim != nil && found.claim.Nonce == nonce {
-		return before, ignoreAbsent(platform.Remove(aside))
+	if nonce == "" || there.claim == nil || there.claim.Nonce != nonce {
+		err = a.locked(a.file.Path, there, Unknown, OtherNonce)
+	} else if err = a.remove(ctx, a.file.Path, there, ""); err == errMoved {
+		err = a.locked(a.file.Path, nil, Unknown, OtherNonce)
 	}
-	if err := os.Link(aside, before.Path); err != nil {
-		return before, pathError("put back", before.Path, err)
+	var locked *ErrLocked
+	if err != nil && !errors.As(err, &locked) {
+		err = pathError("break", a.file.Path, err)
 	}
-	locked := &ErrLocked{Path: before.Path, Verdict: Unknown, Evidence: OtherNonce, now: time.Now()}
-	if found != nil {
-		locked.Info = found.claim
-	}
-	return before, also(locked, ignoreAbsent(platform.Remove(aside)))
+	return before, also(err, there.close())
 }

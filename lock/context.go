@@ -20,15 +20,15 @@ type lockPath string
 
 // reentrant returns an *ErrLocked that matches ErrReentrant if a hold that ctx
 // carries is of this very lock.
-func (a *attempt) reentrant(ctx context.Context) error {
-	hold := Carried(ctx, lockPath(a.file.Path))
+func (p *place) reentrant(ctx context.Context) error {
+	hold := Carried(ctx, lockPath(p.file.Path))
 	if hold == nil {
 		return nil
 	}
 	info := hold.Info()
 	return &ErrLocked{
-		RepoID: a.file.repoID, Path: a.file.Path, Info: &info,
-		Verdict: Alive, Evidence: SameProcess, Cause: ErrReentrant, now: a.now(),
+		RepoID: p.file.repoID, Path: p.file.Path, Info: &info,
+		Verdict: Alive, Evidence: SameProcess, Cause: ErrReentrant, now: p.now(),
 	}
 }
 

@@ -54,15 +54,19 @@ func TestCrash(t *testing.T) {
 
 // TestCrashTwice kills one reclaimer on the debris of another.
 func TestCrashTwice(t *testing.T) {
+	lastSteps := lock.ReclaimSteps[slices.Index(lock.ReclaimSteps, lock.StepDeadRemoved):]
 	for _, first := range lock.ReclaimSteps {
 		for _, second := range lock.ReclaimSteps {
 			path := filepath.Join(t.TempDir(), ".lock")
 			leaveDeadClaim(t, path)
 			for _, step := range []string{first, second} {
 				parked := start(t, "parker", path)
-				parked.do(step, "parked")
-				parked.cmd.Process.Kill()
-				parked.cmd.Wait()
+				parked.order(step)
+				// Once the dead claim is gone there is nothing to reclaim.
+				if said := parked.answer(); said != "parked" && !(said == "never parked: <nil>" && slices.Contains(lastSteps, first)) {
+					t.Fatalf("%s, then %s: the second %s", first, second, said)
+				}
+				parked.kill()
 			}
 			takeOver(t, path)
 			if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
@@ -182,7 +186,7 @@ func TestSiblingReplacedInPassage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	replaced := false
 	held, err := lock.File{Path: path}.Park(func(step string) {
-		if step == lock.AcquireSteps[0] && !replaced {
+		if step == lock.StepSiblingLocked && !replaced {
 			replaced = true
 			if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")); err != nil {
 				t.Error(err)
@@ -192,7 +196,7 @@ func TestSiblingReplacedInPassage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := platform.PeekKernelLock(path + ".flock"); err != platform.ErrBusy {
+	if err := peek(path + ".flock"); err != platform.ErrBusy {
 		t.Errorf("kernel lock on the sibling at the path: %v; want it to be ours", err)
 	}
 	if err := held.Release(); err != nil {
@@ -207,7 +211,7 @@ func TestDeadClaimChangesBeforeReclaim(t *testing.T) {
 	putDeadClaim(t, path)
 	winner := `{"pid":1,"created_at":"` + time.Now().UTC().Format(time.RFC3339) + `","cmd":"other program"}`
 	held, err := lock.File{Path: path}.Park(func(step string) {
-		if step == lock.ReclaimSteps[2] {
+		if step == lock.StepMarkerCreated {
 			if err := os.WriteFile(path, []byte(winner), 0o600); err != nil {
 				t.Error(err)
 			}
@@ -267,30 +271,36 @@ func TestSiblingGoneMidway(t *testing.T) {
 	}
 }
 
-// TestBreakForceSparesSuccessor: the claim that was meant has given way to another.
-func TestBreakForceSparesSuccessor(t *testing.T) {
-	path := filepath.Join(t.TempDir(), ".lock")
-	f := lock.File{Path: path}
-	first, err := f.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// TestBreakForce: whose kernel lock is held is alive, and to end them is the way; of who
+// can't be judged, the very one that was seen is broken, and no other.
+func TestBreakForce(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	refused := func(nonce string, want lock.Evidence) {
+		t.Helper()
+		before := treeState(t, filepath.Dir(f.Path))
+		_, err := f.BreakForce(t.Context(), nonce)
+		if l := asLocked(t, err); l.Evidence != want {
+			t.Errorf("break with nonce %q: %v, want %q", nonce, err, want)
+		}
+		sameTree(t, before, treeState(t, filepath.Dir(f.Path)))
 	}
-	nonce := first.Info().Nonce
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
+	held := tryHold(t, f)
+	refused(held.Info().Nonce, lock.KernelLockHeld)
+	refused("other", lock.KernelLockHeld)
+	letGo(t, held)
+
+	elsewhere := lock.LockInfo{PID: 1, CreatedAt: time.Now(), Nonce: "ELSEWHERE", BootID: "another", Hostname: "elsewhere"}
+	putClaim(t, f.Path, elsewhere)
+	if l := notHad(t, f); l.Evidence != lock.ForeignHost {
+		t.Errorf("judged by %q", l.Evidence)
 	}
-	next, err := f.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	refused("", lock.OtherNonce)
+	refused("other", lock.OtherNonce)
+	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.Evidence != lock.ForeignHost {
+		t.Errorf("break with the right nonce: %+v, %v", s, err)
 	}
-	var locked *lock.ErrLocked
-	if _, err := f.BreakForce(t.Context(), nonce); !errors.As(err, &locked) || locked.Evidence != lock.OtherNonce {
-		t.Errorf("break with the nonce of a holder that has gone: %v", err)
-	}
-	if _, err := f.BreakForce(t.Context(), next.Info().Nonce); err != nil {
-		t.Errorf("break with the right nonce: %v", err)
-	}
-	if err := next.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("release of a broken lock: %v, want %v", err, lock.ErrLost)
+	isAbsent(t, f.Path)
+	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.State != lock.StateFree {
+		t.Errorf("a free lock: %+v, %v", s, err)
 	}
 }

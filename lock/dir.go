@@ -145,11 +145,11 @@ func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.Kernel
 	if err != nil {
 		return s, err
 	}
-	a, err := f.begin(platform.Exclusive)
+	p, err := f.locate()
 	if err != nil {
 		return s, err
 	}
-	return a.inspect(ctx, locks)
+	return p.inspect(ctx, locks)
 }
 
 func siblingID(path string) platform.FileID {

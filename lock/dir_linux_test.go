@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -191,9 +192,9 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A bare claim of ours proves nothing but by its age.
+	// A bare claim of a process that began later proves nothing but by its age.
 	claim := func(age time.Duration) string {
-		return `{"pid":1,"created_at":"` + time.Now().Add(-age).UTC().Format(time.RFC3339) + `"}`
+		return fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().Add(-age).UTC().Format(time.RFC3339))
 	}
 	for after, want := range map[time.Duration]lock.State{0: lock.StateUnknown, time.Minute: lock.StateDead, -1: lock.StateUnknown} {
 		d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: after}}
@@ -210,11 +211,11 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 		}
 	}
 	// Another program's format.
-	d := lock.Dir{Path: t.TempDir(), File: lock.File{Parse: func(data []byte) (lock.LockInfo, error) {
+	d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: -1, Parse: func(data []byte) (lock.LockInfo, error) {
 		if !strings.HasPrefix(string(data), "pid 1") {
 			return lock.LockInfo{}, errors.New("not ours")
 		}
-		return lock.LockInfo{PID: 1, CreatedAt: time.Now(), Cmd: "parsed"}, nil
+		return lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Unix(1e9, 0), Cmd: "parsed"}, nil
 	}}}
 	at, _ := d.At(key)
 	if err := os.Mkdir(filepath.Dir(at.Path), 0o755); err != nil {

@@ -7,28 +7,34 @@
 //	}
 //	defer held.Release()
 //
-// A lock is two files. The lock file, at File.Path, exists while someone holds
-// the lock, or died holding it; it says who, as one JSON object, the claim (see
-// LockInfo). The sibling, at Path+".flock", stays for good; the kernel lock on it
-// proves that the holder lives, and the kernel drops it when the holder dies,
-// however it dies.
+// A lock is a file, the lock file, at File.Path. It exists while someone holds the lock,
+// or died holding it; it says who, as one JSON object, the claim (see LockInfo). Whoever
+// holds the lock has the kernel's lock on that very file, its own lock, which the kernel
+// drops when they die, however they die: so the file answers for itself. A second file, the
+// sibling at Path+".flock", is the queue of those who want the lock.
 //
 // # Protocol
 //
 // To acquire:
 //
-//  1. take the kernel lock on the sibling; if it is busy, a live process has it;
-//  2. check that the sibling's path still leads to the file that was locked;
-//  3. create the lock file, O_EXCL, with mode 0200; write the claim; set mode
-//     0600, which says that the claim is whole; make sure once more that the
-//     sibling was not replaced meanwhile, or begin again;
-//  4. if a lock file is there already, judge it by the ladder of evidence. If
-//     its holder is dead, reclaim it: write a claim of one's own to
-//     Path+".reclaim", O_EXCL, check the sibling, read the dead claim again, and
-//     if it is still the same rename one's own over it.
+//  1. take the kernel lock on the sibling; if it is busy, a live process is ahead;
+//  2. create the lock file, O_EXCL, and take its own lock; look whether it still has a name,
+//     or begin again; write the claim. The file is marked from the act that creates it (the
+//     sticky bit): whoever makes a marked file locks it, so if its lock is free, and no
+//     whole claim is in it, its maker died;
+//  3. if a lock file is there already, take its own lock. If that is busy, its holder lives,
+//     or a child of theirs has it. Had, look whether the path still leads to this file, and
+//     judge the claim by the ladder of evidence. If its holder is dead, reclaim it: write a
+//     claim of one's own to Path+".reclaim", the marker, O_EXCL; read the dead claim again,
+//     and if it is still the same, and at the path, remove it; remove the marker; go on at 2.
 //
-// To release: check that the lock file is one's own, remove it, drop the kernel
-// lock, close the sibling.
+// To release: look whether the lock file is one's own, remove it, drop both kernel locks,
+// close both files.
+//
+// So whoever joins, removes or replaces a lock file has the kernel lock of that very file,
+// and looks, having it, whether the path leads to it: between participants nobody's file is
+// ever taken away, whatever becomes of the sibling. Where a file can't be removed, a release
+// has its claim say that it was released.
 //
 // Any program that creates the lock file with O_EXCL, writes at least pid and
 // created_at into it, and removes it afterwards can take part, in any language;
@@ -43,8 +49,8 @@
 // own order decides). TryAcquire takes no place in the queue.
 //
 // Readers (AcquireShared) have the lock together; a waiting writer keeps further
-// readers behind it. The first reader creates the lock file, the last one removes
-// it.
+// readers behind it (on Linux). The first reader creates the lock file, the last one
+// removes it.
 //
 // A context from Held.Context carries the hold, so that acquiring the same lock
 // under it is ErrReentrant and no deadlock. Do and TryDo see to the release;
@@ -57,11 +63,17 @@
 // filesystems whose locks are another kernel's (NFS, CIFS, FUSE, virtiofs, 9p),
 // the lock file decides together with pid, start time, boot, host and at last
 // age; holders renew their claims, and learn through Held.Lost if they were
-// taken for dead. That is weaker; File.RequireKernelLock refuses it.
+// taken for dead. What they made so is judged so by all, also by who sees the same folder
+// as a local filesystem. That is weaker; File.RequireKernelLock refuses it.
+//
+// On Windows, where a file that is locked can't be read, the kernel lock on the sibling
+// stands for that on the lock file.
 //
 // # What it does not do
 //
 // The locks are advisory: they bind those who ask. A program that calls exec on
-// itself keeps its pid but loses its kernel lock; its lock then stays locked until
-// it ends. A child process does not inherit the lock.
+// itself keeps its pid but loses its kernel locks; its lock then stays locked until
+// it ends. The files are close-on-exec, so a child process does not inherit the lock; but
+// between fork and exec, as long as that lasts, it has it: a holder that is killed just then
+// leaves its lock to that child.
 package lock

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 )
@@ -34,6 +36,14 @@ var (
 	// made, as someone removed or took it (what is there has been left alone); or
 	// the database's session has ended.
 	ErrLost = errors.New("lock lost: it is no longer ours")
+)
+
+// What the steps of an acquisition tell each other; compared as they are.
+var (
+	// errMoved says that a path leads elsewhere by now, so that all must look again.
+	errMoved = errors.New("the file at the path is another one by now")
+	// errQueued says that someone has the turnstile: waiting, or on their way in.
+	errQueued = errors.New("turnstile is taken")
 )
 
 // ErrLocked is returned, as a pointer, when somebody else has the lock, or may
@@ -149,18 +159,49 @@ func (c *LockInfo) describe(now time.Time) string {
 // hint says what a person can do about a lock that this evidence keeps locked.
 func (e Evidence) hint() string {
 	switch e {
-	case KernelLockHeld, SameProcess, OthersWait:
+	case KernelLockHeld, SameProcess, BeganBefore, OthersWait:
 		return "wait for it, or end that process"
 	case NotALockFile:
 		return "move away what is at that path, if it is not in use"
+	case NotPermitted:
+		return "ask who owns the file, or root"
 	case Unreadable, Incomplete:
 		return "if no program is using the lock, remove the file"
 	case BeingReclaimed:
 		return "try again; if no process is at work on the lock, remove that file"
+	case Leased:
+		return "wait for that process, or end it"
 	case ForeignHost, ForeignNamespace, PIDExists, Unproven:
 		return "if that holder is gone, remove the file"
 	}
 	return ""
+}
+
+// also returns err with a second error that came of dealing with it. Unlike
+// errors.Join it leaves err as it is when there is none.
+func also(err, second error) error {
+	switch {
+	case second == nil:
+		return err
+	case err == nil:
+		return second
+	}
+	return errors.Join(err, second)
+}
+
+// contextError is why ctx is done: its error, with the cause if there is another.
+func contextError(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func pathError(op, path string, err error) error {

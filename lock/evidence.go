@@ -26,8 +26,10 @@ const (
 	// BeingReclaimed is also Unknown, when the marker's owner is.
 	BeingReclaimed Evidence = "its marker, the file beside it that ends in .reclaim, is another process's"
 	SameProcess    Evidence = "the process that wrote the claim is running"
+	BeganBefore    Evidence = "the process with the claim's pid began before the claim was made"
 
 	// Dead.
+	SaysReleased     Evidence = "its holder has released it, and could not remove the file"
 	KernelLockFree   Evidence = "kernel lock free"
 	Incomplete       Evidence = "died while claiming"
 	ProcessGone      Evidence = "process gone"
@@ -38,6 +40,8 @@ const (
 
 	// Unknown.
 	NotALockFile     Evidence = "not a lock file"
+	NotPermitted     Evidence = "not permitted to read it"
+	Leased           Evidence = "another process has a lease on the file"
 	Unreadable       Evidence = "claim unreadable"
 	ForeignHost      Evidence = "claim from another host"
 	ForeignNamespace Evidence = "claim from another pid namespace"
@@ -46,7 +50,7 @@ const (
 	OtherNonce       Evidence = "the claim has another nonce"
 )
 
-// kernelFact is what is known of the kernel lock on the sibling.
+// kernelFact is what is known of the lock file's own kernel lock.
 type kernelFact uint8
 
 const (
@@ -55,17 +59,18 @@ const (
 	kernelHeld                      // another open file holds it
 )
 
-// claimFact is what the lock file holds.
-type claimFact uint8
+// contentFact is what the lock file holds.
+type contentFact uint8
 
 const (
-	claimReadable   claimFact = iota
-	claimUnreadable           // garbage, or not permitted
-	claimIncomplete           // marked as being written
-	claimAlien                // not a regular file, or far too large
+	contentClaim     contentFact = iota // a whole claim
+	contentNone                         // no claim, or only the beginning of one
+	contentAlien                        // not a regular file, or far too large, or somebody's data
+	contentForbidden                    // we may not read it
+	contentLeased                       // it can't be opened now
 )
 
-// originFact is where a readable claim was made, seen from here.
+// originFact is where a claim was made, seen from here.
 type originFact uint8
 
 const (
@@ -79,71 +84,83 @@ const (
 type facts struct {
 	kernel  kernelFact
 	trusted bool // the filesystem's locks are its only kernel's
-	claim   claimFact
+	content contentFact
 
-	// Of a readable claim:
-	origin      originFact
-	process     platform.Liveness // meaningful if originHere
-	sameSibling bool              // made under the kernel lock of this very sibling
-	underLock   bool              // made under some sibling's kernel lock
-	shared      bool              // by the first of several readers
+	// Of what is no claim:
+	marked bool // as ours are, from the act that creates them, on filesystems that keep marks
+	nuls   bool // nothing but NULs, and at least one
 
-	nuls       bool // the file holds nothing but NULs, and at least one
+	// Of a claim:
+	released   bool
+	origin     originFact
+	process    platform.Liveness // meaningful if originHere
+	began      bool              // ... and whoever has its pid now began before it was made
+	underLock  bool              // made under a kernel lock that its maker trusted
+	sameDevice bool              // ... on the filesystem where we look at it
+	copied     bool              // ... and it lies in another file than it was written to
+	shared     bool              // by the first of several readers
+
 	age        time.Duration
 	staleAfter time.Duration // negative: age proves nothing
-}
-
-// cannotAge: a holder in another pid namespace that has a kernel lock does not renew
-// its claim, however long it lives. That its kernel lock can't be seen only means
-// that the sibling was removed, which nobody must.
-func (f facts) cannotAge() bool {
-	return f.trusted && f.claim == claimReadable && f.origin == originForeignNamespace && f.underLock
 }
 
 // judge is the ladder of evidence: the first rung that holds decides. Nothing
 // else in this package calls a holder dead.
 func judge(f facts) (Verdict, Evidence) {
-	readable := f.claim == claimReadable
-	here := readable && f.origin == originHere
+	whole := f.content == contentClaim
+	here := whole && f.origin == originHere
 	proof := f.kernel == kernelFree && f.trusted
-	own := proof && readable && f.sameSibling
+	own := proof && whole && f.underLock && f.sameDevice
 
 	switch {
-	// 0. Whoever holds the kernel lock lives.
+	// Whoever holds the kernel lock lives.
 	case f.kernel == kernelHeld:
 		return Alive, KernelLockHeld
-	// What no participant writes is nobody's to remove.
-	case f.claim == claimAlien:
+	// What no participant writes, or nobody here may touch, is nobody's to remove.
+	case f.content == contentAlien:
 		return Unknown, NotALockFile
-	// 1. Two proofs must not contradict each other; fail closed. (A shared
-	// claim outlives the reader who wrote it, until the last reader is gone.)
-	case here && f.process == platform.Alive && !(own && f.shared):
+	case f.content == contentForbidden:
+		return Unknown, NotPermitted
+	case f.content == contentLeased:
+		return Unknown, Leased
+	// 0. The holder's own word.
+	case whole && f.released:
+		return Dead, SaysReleased
+	// 1. Two proofs must not contradict each other; fail closed. (A shared claim
+	// outlives the reader who wrote it, until the last reader is gone; and a copy of a
+	// claim proves nothing.)
+	case here && f.process == platform.Alive && !f.copied && !(own && f.shared):
 		return Alive, SameProcess
+	// A clock that was set forward since can make a holder look younger than its
+	// claim, so only the reverse proves something.
+	case here && f.process == platform.Exists && f.began && !own:
+		return Alive, BeganBefore
 	// 2. Made under the kernel lock that is free now.
 	case own:
 		return Dead, KernelLockFree
-	// 3. A claim is written under the kernel lock.
-	case proof && f.claim == claimIncomplete:
+	// 3. Who makes a lock file has its kernel lock until the claim is whole, and after.
+	case proof && f.content == contentNone && f.marked:
 		return Dead, Incomplete
-	// 4. The pid's own evidence.
-	case here && f.process == platform.Gone:
+	// 4. The pid's own evidence. (Of readers, it is only the first one's.)
+	case here && f.process == platform.Gone && (!f.shared || proof):
 		return Dead, ProcessGone
-	case here && f.process == platform.Replaced:
+	case here && f.process == platform.Replaced && (!f.shared || proof):
 		return Dead, PIDReused
 	// 5. Nothing on a local filesystem survives a restart but files; and nothing but
 	// a loss of power leaves one of NULs. (The file's time says nothing: a clock that
 	// is set forward makes every file look older than the boot.)
-	case proof && readable && f.origin == originEarlierBoot:
+	case proof && whole && f.underLock && f.origin == originEarlierBoot:
 		return Dead, MachineRestarted
-	case proof && f.claim == claimUnreadable && f.nuls:
+	case proof && f.content == contentNone && f.nuls:
 		return Dead, PowerLost
-	// 6. What proves nothing ages, where the caller allows age.
-	case f.staleAfter >= 0 && f.age > f.staleAfter && !f.cannotAge():
+	// 6. What proves nothing ages, where the caller allows age; but whoever has a
+	// kernel lock that proves something does not renew, however long it lives.
+	case f.staleAfter >= 0 && f.age > f.staleAfter && !(whole && f.underLock):
 		return Dead, Aged
 	}
 	// 7. Locked; the rest only says why.
 	switch {
-	case !readable:
+	case !whole:
 		return Unknown, Unreadable
 	case f.origin == originForeignHost, f.origin == originEarlierBoot:
 		return Unknown, ForeignHost

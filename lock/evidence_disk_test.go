@@ -3,8 +3,10 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,35 +26,51 @@ func TestEvidence_OnDisk(t *testing.T) {
 	later := func() time.Time { return time.Now().Add(2 * time.Hour) } // as the machine may have started just now
 	longAgo := time.Unix(1e9, 0)                                       // before any boot
 	const never = time.Duration(-1)
+	began, known := platform.Began(os.Getpid())
+	if !known {
+		t.Skip("needs a system that tells when a process began")
+	}
+	young := began.Add(-time.Minute)
+	muchLater := func() time.Time { return time.Now().Add(1000 * time.Hour) }
 
+	// claim puts one that says nothing of a kernel lock, unless change has it say "own",
+	// for the very file that it is in, or "copy", for one that was beside it.
 	claim := func(base lock.LockInfo, change func(*lock.LockInfo)) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			c := base
-			c.Flock = ""
+			c.KernelLock = ""
 			if change != nil {
 				change(&c)
 			}
-			if c.Flock == "this" {
-				letGo(t, tryHold(t, lock.File{Path: path})) // makes the sibling
-				id, err := platform.IdentifyFile(path + ".flock")
+			if c.KernelLock == "own" || c.KernelLock == "copy" {
+				putFile(t, path, nil, time.Time{})
+				id, err := platform.IdentifyFile(path)
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.Flock = id.String()
+				if c.KernelLock == "copy" {
+					id.Ino++
+				}
+				c.KernelLock = fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino)
 			}
 			putClaim(t, path, c)
+			if c.KernelLock != "" {
+				mark(t, path)
+			}
 		}
 	}
 	content := func(text string, modified time.Time, mode os.FileMode) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			putFile(t, path, []byte(text), modified)
-			if err := os.Chmod(path, mode); err != nil {
-				t.Fatal(err)
+			if mode&os.ModeSticky != 0 {
+				mark(t, path)
 			}
 		}
 	}
+	const plain, marked = os.FileMode(0), os.ModeSticky
 	bare := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now()}
 	nobody := lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()}
+	elsewhere := lock.LockInfo{PID: 2147483647, CreatedAt: time.Now(), Nonce: "X", BootID: "another", Hostname: "elsewhere"}
 
 	for _, test := range []struct {
 		name     string
@@ -62,49 +80,70 @@ func TestEvidence_OnDisk(t *testing.T) {
 		evidence lock.Evidence
 	}{
 		{"this process", lock.File{}, claim(self, nil), lock.StateHeld, lock.SameProcess},
-		{"this process, under this free kernel lock", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Flock = "this" }), lock.StateHeld, lock.SameProcess},
+		{"this process, though its kernel lock is free", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" }), lock.StateHeld, lock.SameProcess},
 		{"this process, aged", lock.File{StaleAfter: time.Hour}, claim(self, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateHeld, lock.SameProcess},
-		{"reader who left, under this free kernel lock", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Flock, c.Mode = "this", "shared" }), lock.StateDead, lock.KernelLockFree},
+		{"readers who left, the first of whom lives", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateDead, lock.KernelLockFree},
 		{"pid reused", lock.File{StaleAfter: never}, claim(dead, nil), lock.StateDead, lock.PIDReused},
 		{"pid reused, by start time alone", lock.File{StaleAfter: never}, claim(dead, func(c *lock.LockInfo) { c.PIDFD = 0 }), lock.StateDead, lock.PIDReused},
-		{"another time namespace hides the start time", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDFD, c.TimeNamespace = 0, 1 }), lock.StateUnknown, lock.PIDExists},
+		{"another time namespace hides the start time", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDFD, c.TimeNamespace, c.CreatedAt = 0, 1, young }), lock.StateUnknown, lock.PIDExists},
 		{"process gone", lock.File{StaleAfter: never}, claim(nobody, nil), lock.StateDead, lock.ProcessGone},
-		{"bare pid that exists", lock.File{}, claim(bare, nil), lock.StateUnknown, lock.PIDExists},
-		{"bare pid that exists, aged", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateDead, lock.Aged},
-		{"bare pid that exists, aged, by a caller who waits longer", lock.File{StaleAfter: 4 * time.Hour}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.PIDExists},
-		{"bare pid that exists, aged, age never counts", lock.File{StaleAfter: never}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.PIDExists},
-		{"bare pid that exists, aged but renewed", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = old, time.Now() }), lock.StateUnknown, lock.PIDExists},
-		{"renewed before it was created counts from the creation", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.RenewedAt = old }), lock.StateUnknown, lock.PIDExists},
-		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateDead, lock.MachineRestarted},
+		{"this process, in a copy of its claim", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" }), lock.StateDead, lock.KernelLockFree},
+		{"this process, released", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
+			data := strings.Replace(string(putClaim(t, path, self)), `"released":false`, `"released":true `, 1)
+			putFile(t, path, []byte(data), time.Time{})
+		}, lock.StateDead, lock.SaysReleased},
+		{"this process, its mark taken away", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
+			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
+			if err := os.Chmod(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, lock.StateDead, lock.SaysReleased},
+		{"bare pid of one who began before", lock.File{}, claim(bare, nil), lock.StateHeld, lock.BeganBefore},
+		{"... to the second", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = began.Truncate(time.Second) }), lock.StateHeld, lock.BeganBefore},
+		{"... aged", lock.File{}.WithClock(muchLater), claim(bare, nil), lock.StateHeld, lock.BeganBefore},
+		{"... by its own file's rules alone", lock.File{}.WithClock(muchLater), claim(bare, func(c *lock.LockInfo) { c.Nonce, c.RenewedAt = "", old }), lock.StateHeld, lock.BeganBefore},
+		{"bare pid of one who began after", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = young }), lock.StateUnknown, lock.PIDExists},
+		{"... aged", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateDead, lock.Aged},
+		{"... aged, by a caller who waits longer", lock.File{StaleAfter: 1e6 * time.Hour}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.PIDExists},
+		{"... aged, age never counts", lock.File{StaleAfter: never}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.PIDExists},
+		{"... aged, by a field that is none of its program's", lock.File{}, func(t *testing.T, path string) {
+			putFile(t, path, fmt.Appendf(nil, `{"pid":%d,"created_at":%q,"renewed_at":%q}`, bare.PID, old.Format(time.RFC3339), time.Now().Format(time.RFC3339)), time.Time{})
+		}, lock.StateDead, lock.Aged},
+		{"elsewhere, aged but renewed", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = old, time.Now() }), lock.StateUnknown, lock.ForeignHost},
+		{"elsewhere, renewed before it was created counts from the creation", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.RenewedAt = old }), lock.StateUnknown, lock.ForeignHost},
+		{"elsewhere, not renewed for its own span", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = time.Now().Add(-time.Minute), time.Second }), lock.StateDead, lock.Aged},
+		{"elsewhere, not renewed for ours, but its own is longer", lock.File{StaleAfter: time.Hour}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1e6*time.Hour }), lock.StateUnknown, lock.ForeignHost},
+		{"elsewhere, of one who never ages", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, -1 }), lock.StateUnknown, lock.ForeignHost},
+		{"elsewhere, its span over, but age never counts", lock.File{StaleAfter: never}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1 }), lock.StateUnknown, lock.ForeignHost},
+		{"ours, without boot and namespace", lock.File{StaleAfter: never}, claim(nobody, func(c *lock.LockInfo) { c.Nonce = "X" }), lock.StateUnknown, lock.ForeignHost},
+		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID, c.KernelLock = "another", "ext4:1:2" }), lock.StateDead, lock.MachineRestarted},
+		{"another machine of this name, maker did not trust", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.ForeignHost},
 		{"foreign host", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.BootID, c.Hostname = "another", "elsewhere" }), lock.StateUnknown, lock.ForeignHost},
 		{"foreign host, without a boot id", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateUnknown, lock.ForeignHost},
 		{"foreign host, aged", lock.File{}, claim(self, func(c *lock.LockInfo) { c.BootID, c.Hostname, c.CreatedAt = "another", "elsewhere", old }), lock.StateDead, lock.Aged},
-		{"foreign host, under this free kernel lock", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.PIDNamespace, c.Flock = "elsewhere", 1, "this" }), lock.StateDead, lock.KernelLockFree},
+		{"foreign host, its kernel lock free", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.PIDNamespace, c.KernelLock = "elsewhere", 1, "own" }), lock.StateDead, lock.KernelLockFree},
 		{"this boot under another host name is here", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateHeld, lock.SameProcess},
 		{"foreign pid namespace", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace = 1 }), lock.StateUnknown, lock.ForeignNamespace},
 		{"foreign pid namespace, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.CreatedAt = 1, old }), lock.StateDead, lock.Aged},
-		{"foreign pid namespace, under another sibling", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.Flock = 1, "1:2:3" }), lock.StateUnknown, lock.ForeignNamespace},
-		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, 0o200), lock.StateDead, lock.Incomplete},
-		{"incomplete, though a whole claim is in it", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
-			claim(self, nil)(t, path)
-			if err := os.Chmod(path, 0o200); err != nil {
-				t.Fatal(err)
-			}
-		}, lock.StateDead, lock.Incomplete},
-		{"unreadable", lock.File{StaleAfter: time.Hour}, content("{}", time.Time{}, 0o600), lock.StateUnknown, lock.Unreadable},
-		{"unreadable, aged", lock.File{StaleAfter: time.Hour}.WithClock(later), content("{}", time.Time{}, 0o600), lock.StateDead, lock.Aged},
-		{"unreadable, written before any boot", lock.File{StaleAfter: 1e6 * time.Hour}, content("{}", longAgo, 0o600), lock.StateUnknown, lock.Unreadable},
-		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, 0o600), lock.StateUnknown, lock.NotALockFile},
-		{"empty", lock.File{}, content("", time.Time{}, 0o600), lock.StateUnknown, lock.Unreadable},
-		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, 0o600), lock.StateUnknown, lock.Unreadable},
-		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, 0o600), lock.StateDead, lock.PowerLost},
-		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, 0o600), lock.StateDead, lock.Aged},
+		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "ext4:1:2", old }), lock.StateUnknown, lock.ForeignNamespace},
+		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, marked), lock.StateDead, lock.Incomplete},
+		{"incomplete, empty", lock.File{StaleAfter: never}, content("", time.Time{}, marked), lock.StateDead, lock.Incomplete},
+		{"marked, and not ours", lock.File{StaleAfter: never}, content("a letter", time.Time{}, marked), lock.StateUnknown, lock.Unreadable},
+		{"marked, and not ours, nobody said that age counts", lock.File{}, content("a letter", longAgo, marked), lock.StateUnknown, lock.NotALockFile},
+		{"unreadable", lock.File{StaleAfter: time.Hour}, content("{}", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
+		{"unreadable, aged", lock.File{StaleAfter: time.Hour}.WithClock(later), content("{}", time.Time{}, plain), lock.StateDead, lock.Aged},
+		{"unreadable, written before any boot", lock.File{StaleAfter: 1e6 * time.Hour}, content("{}", longAgo, plain), lock.StateUnknown, lock.Unreadable},
+		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, plain), lock.StateUnknown, lock.NotALockFile},
+		{"empty", lock.File{}, content("", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
+		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, plain), lock.StateUnknown, lock.Unreadable},
+		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), lock.StateDead, lock.PowerLost},
+		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, plain), lock.StateDead, lock.Aged},
 		{"claims of fallback mode are judged alike", lock.File{}.WithoutKernelLock(), claim(self, nil), lock.StateHeld, lock.SameProcess},
 		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), lock.StateDead, lock.PIDReused},
 		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.ForeignHost},
-		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, 0o200), lock.StateUnknown, lock.Unreadable},
-		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, 0o600), lock.StateUnknown, lock.Unreadable},
-		{"fallback, a shared claim under this sibling", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.Flock, c.Mode = "this", "shared" }), lock.StateHeld, lock.SameProcess},
+		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), lock.StateUnknown, lock.Unreadable},
+		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, plain), lock.StateUnknown, lock.Unreadable},
+		{"fallback, a readers' claim", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateHeld, lock.SameProcess},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -143,6 +182,14 @@ func TestEvidence_OnDisk(t *testing.T) {
 			}
 			sameTree(t, beforeAcquire, treeState(t, dir, "lock.flock"))
 		})
+	}
+}
+
+// mark marks a file as ours are.
+func mark(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Chmod(path, 0o600|os.ModeSticky); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -8,16 +9,21 @@ import (
 
 // Facts are the facts that the ladder judges.
 type Facts struct {
-	Kernel      kernelFact
-	Trusted     bool
-	Claim       claimFact
-	Origin      originFact
-	Process     platform.Liveness
-	SameSibling bool
-	Shared      bool
-	NULs        bool
-	Age         time.Duration
-	StaleAfter  time.Duration
+	Kernel     kernelFact
+	Trusted    bool
+	Content    contentFact
+	Origin     originFact
+	Process    platform.Liveness
+	Marked     bool
+	NULs       bool
+	Released   bool
+	Began      bool
+	UnderLock  bool
+	SameDevice bool
+	Copied     bool
+	Shared     bool
+	Age        time.Duration
+	StaleAfter time.Duration
 }
 
 const (
@@ -25,10 +31,11 @@ const (
 	KernelFree    = kernelFree
 	KernelHeld    = kernelHeld
 
-	ClaimReadable   = claimReadable
-	ClaimUnreadable = claimUnreadable
-	ClaimIncomplete = claimIncomplete
-	ClaimAlien      = claimAlien
+	ContentClaim     = contentClaim
+	ContentNone      = contentNone
+	ContentAlien     = contentAlien
+	ContentForbidden = contentForbidden
+	ContentLeased    = contentLeased
 
 	ForeignHostOrigin      = originForeignHost
 	ForeignNamespaceOrigin = originForeignNamespace
@@ -39,17 +46,33 @@ const (
 	MaxCmd   = maxCmd
 )
 
+// FactNames are those of all facts that the ladder looks at.
+func FactNames() (names []string) {
+	facts := reflect.TypeFor[facts]()
+	for i := range facts.NumField() {
+		names = append(names, facts.Field(i).Name)
+	}
+	return names
+}
+
 // Judge is the ladder of evidence.
 func Judge(f Facts) (Verdict, Evidence) {
 	return judge(facts{
-		kernel: f.Kernel, trusted: f.Trusted, claim: f.Claim, origin: f.Origin, process: f.Process,
-		sameSibling: f.SameSibling, shared: f.Shared, nuls: f.NULs,
+		kernel: f.Kernel, trusted: f.Trusted, content: f.Content, origin: f.Origin, process: f.Process,
+		marked: f.Marked, nuls: f.NULs, released: f.Released, began: f.Began, underLock: f.UnderLock,
+		sameDevice: f.SameDevice, copied: f.Copied, shared: f.Shared,
 		age: f.Age, staleAfter: f.StaleAfter,
 	})
 }
 
-func DecodeClaim(data []byte) (*LockInfo, error) { return decodeClaim(data) }
-func EncodeClaim(c *LockInfo) ([]byte, error)    { return c.encode(nil) }
+func DecodeClaim(data []byte) (*LockInfo, error) {
+	c, err := decodeClaim(data)
+	if err != nil {
+		return nil, err
+	}
+	return &c.LockInfo, nil
+}
+func EncodeClaim(c *LockInfo) ([]byte, error) { return c.encode(nil) }
 
 // WithClock returns f with another clock, as RepoLock.Now gives it one.
 func (f File) WithClock(now func() time.Time) File {

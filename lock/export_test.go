@@ -14,13 +14,31 @@ func (f File) Park(park func(step string)) File {
 
 // Steps of the protocol, in the order in which they are met.
 var (
-	AcquireSteps = steps(stepKernelLocked, stepSiblingChecked, stepCreated, stepWritten, stepComplete)
-	ReclaimSteps = steps(stepKernelLocked, stepSiblingChecked, stepMarkerCreated, stepMarkerWritten,
-		stepMarkerComplete, stepReread, stepReplaced)
-	ReleaseSteps = steps(stepOwned, stepRemoved, stepUnlocked)
+	AcquireSteps = names(stepSiblingLocked, stepSiblingChecked, stepCreated, stepOwnLocked, stepChecked, stepWritten)
+	ReclaimSteps = names(stepSiblingLocked, stepSiblingChecked, stepJudged, stepMarkerCreated, stepMarkerLocked,
+		stepMarkerChecked, stepMarkerWritten, stepReread, stepDeadRemoved, stepMarkerRemoved)
+	ReleaseSteps = names(stepOwned, stepRemoved, stepOwnUnlocked, stepUnlocked)
 )
 
-func steps(of ...step) (names []string) {
+// Single ones of them.
+const (
+	StepSiblingLocked = string(stepSiblingLocked)
+	StepCreated       = string(stepCreated)
+	StepOwnLocked     = string(stepOwnLocked)
+	StepWritten       = string(stepWritten)
+	StepJoined        = string(stepJoined)
+	StepJudged        = string(stepJudged)
+	StepMarkerCreated = string(stepMarkerCreated)
+	StepMarkerWritten = string(stepMarkerWritten)
+	StepReread        = string(stepReread)
+	StepDeadRemoved   = string(stepDeadRemoved)
+	StepOwned         = string(stepOwned)
+	StepRemoved       = string(stepRemoved)
+	StepSharedDropped = string(stepSharedDropped)
+	StepAlone         = string(stepAlone)
+)
+
+func names(of ...step) (names []string) {
 	for _, s := range of {
 		names = append(names, string(s))
 	}
@@ -34,7 +52,7 @@ func (f File) WithoutKernelLock() File {
 }
 
 // ReaderLeaveSteps are those of the last reader's release.
-var ReaderLeaveSteps = steps(stepUnlocked, stepRemoved)
+var ReaderLeaveSteps = names(stepSharedDropped, stepAlone, stepRemoved)
 
 // MaxParked bounds the threads parked in the kernel.
 const MaxParked = maxParked

@@ -36,7 +36,7 @@ func notHad(t *testing.T, f lock.File) *lock.ErrLocked {
 func TestFallback_LockFileAloneExcludes(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
-	if claim := getClaim(t, file.Path); claim.Flock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
+	if claim := getClaim(t, file.Path); claim.KernelLock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
 		t.Errorf("claim is %+v", claim)
 	}
 	if l := notHad(t, file); l.Verdict != lock.Alive || l.Evidence != lock.SameProcess || l.Info == nil || l.Path != file.Path {
@@ -152,7 +152,7 @@ func TestFallback_NothingIsRenewedUnderKernelLock(t *testing.T) {
 	file.StaleAfter = time.Nanosecond
 	held := tryHold(t, file)
 	defer letGo(t, held)
-	if claim := getClaim(t, file.Path); !claim.RenewedAt.IsZero() || claim.Flock == "" {
+	if claim := getClaim(t, file.Path); !claim.RenewedAt.IsZero() || claim.KernelLock == "" {
 		t.Errorf("claim is %+v", claim)
 	}
 }
@@ -396,7 +396,7 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 func TestFallback_ForeignHost(t *testing.T) {
 	now := time.Now()
 	foreign := ownClaim(t)
-	foreign.Hostname, foreign.BootID, foreign.Flock, foreign.Nonce = "elsewhere", "another-boot", "", "FOREIGN"
+	foreign.Hostname, foreign.BootID, foreign.KernelLock, foreign.Nonce = "elsewhere", "another-boot", "", "FOREIGN"
 	for _, test := range []struct {
 		name             string
 		created, renewed time.Duration // ago

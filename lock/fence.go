@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"strconv"
@@ -43,16 +42,16 @@ func (h *Held) Fence() (int64, error) {
 		return 0, pathError("fence", a.file.Path, ErrLost)
 	}
 	// Only the holder comes here, so reading and raising is one step to others.
-	f, err := platform.OpenRegular(a.siblingPath(), os.O_RDWR|os.O_CREATE)
+	f, err := platform.Open(a.sibling, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return 0, fmt.Errorf("lock: fence: %w", err)
 	}
 	last, err := readFence(f)
 	if err != nil {
-		return 0, errors.Join(pathError("fence", a.siblingPath(), err), f.Close())
+		return 0, errors.Join(pathError("fence", a.sibling, err), f.Close())
 	}
 	fence := max(last+1, a.now().UnixNano())
-	_, err = f.WriteAt(fmt.Appendf(nil, "%0*d\n", fenceDigits, fence), fenceOffset)
+	err = f.WriteAt(fmt.Appendf(nil, "%0*d\n", fenceDigits, fence), fenceOffset)
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -65,13 +64,12 @@ func (h *Held) Fence() (int64, error) {
 
 // readFence returns 0 where there is no fence yet, or where NULs are all that a
 // machine which lost power has left of it. Other contents are not ours to change.
-func readFence(f io.ReaderAt) (int64, error) {
-	contents := make([]byte, fenceOffset+fenceDigits+1)
-	n, err := f.ReadAt(contents, 0)
-	if err != nil && err != io.EOF {
+func readFence(f *platform.File) (int64, error) {
+	contents, err := f.Read(maxClaim)
+	if err != nil {
 		return 0, err
 	}
-	line := contents[min(fenceOffset, n):n]
+	line := contents[min(fenceOffset, len(contents)):min(fenceOffset+fenceDigits+1, len(contents))]
 	if len(bytes.Trim(line, "\x00")) == 0 {
 		return 0, nil
 	}

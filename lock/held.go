@@ -2,12 +2,8 @@ package lock
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"sync"
 	"time"
-
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // holds is every lock that this process holds. It keeps them reachable: a lock
@@ -29,16 +25,18 @@ type Held struct {
 	tie  *Tie
 	stop chan struct{} // closed by end; ends the renewal; nil without one
 
-	mu      sync.Mutex // guards what follows, and the lock file
-	removed bool       // the lock file is gone, by our hand
-	over    bool       // the kernel lock is gone too
-	isLost  bool
-	fence   int64 // 0: not asked for yet
+	mu       sync.Mutex // guards what follows, and the lock file
+	left     bool       // the lock file is no longer ours, by our hand or another's
+	over     bool       // nothing is left to be let go of
+	retrying bool       // a goroutine goes on letting go
+	isLost   bool
+	fence    int64 // 0: not asked for yet
 }
 
-// hold makes an attempt that has the lock a Held, and tells the Observer, of earlier
-// events first. If that panics, the lock is released.
-func (a *attempt) hold(own *ownFile, earlier ...Event) *Held {
+// hold makes an attempt that has the lock a Held, and tells the Observer. If that panics,
+// the lock is released.
+func (a *attempt) hold(own *ownFile) *Held {
+	a.clearMarkers(context.Background())
 	now := time.Now()
 	h := &Held{since: now, attempt: a, own: own}
 	h.tie = NewTie(h, h.is)
@@ -55,15 +53,16 @@ func (a *attempt) hold(own *ownFile, earlier ...Event) *Held {
 			_ = h.Release()
 		}
 	}()
-	for _, e := range earlier {
-		a.observe(e)
+	if dead := a.reclaimed; dead != nil && (dead.Info == nil || dead.Info.Mode != modeShared) { // readers may just have left
+		a.observe(Event{Kind: Reclaimed, Holder: dead.Info, Evidence: dead.Evidence})
 	}
 	a.observe(Event{Kind: Acquired, Duration: now.Sub(a.begun)})
 	told = true
 	return h
 }
 
-// Info returns the claim that is in the lock file.
+// Info returns the claim that is in the lock file; for one of several readers, what it
+// would be had this one written it.
 func (h *Held) Info() LockInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,49 +78,6 @@ func (h *Held) Path() string { return h.attempt.file.Path }
 // trusted, the holder looks while it holds.
 func (h *Held) Lost() <-chan struct{} { return h.tie.Lost() }
 
-// Release removes the lock file, then drops the kernel lock. Of several readers,
-// the last one out removes it. Only the first call does so; further ones return
-// nil.
-//
-// If the lock file is not the one that this holder made, it is left alone, the
-// kernel lock is dropped, and the error matches ErrLost. After any other error
-// the lock is still held, and Release may be called again.
-func (h *Held) Release() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
-		return nil
-	}
-	leave, drop := h.removeLockFile, h.attempt.dropAsWriter
-	if h.attempt.mode == platform.Shared {
-		leave, drop = h.checkStill, h.attempt.dropAsReader
-	}
-	if err := leave(); err != nil && !errors.Is(err, ErrLost) {
-		return err
-	} else if err != nil {
-		h.lose()
-	}
-	// The kernel lock goes last: until then nobody can come to judge a lock
-	// file, so nobody sees ours without it.
-	if err := drop(); err != nil {
-		return err
-	}
-	h.end()
-	if h.isLost {
-		return pathError("release", h.Path(), ErrLost)
-	}
-	h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
-	return nil
-}
-
-func (a *attempt) dropAsWriter() error {
-	err := a.dropKernelLock()
-	if err == nil {
-		a.at(stepUnlocked)
-	}
-	return err
-}
-
 // check returns ErrLost if the lock is no longer ours.
 func (h *Held) check() error {
 	h.mu.Lock()
@@ -129,56 +85,7 @@ func (h *Held) check() error {
 	if h.isLost {
 		return ErrLost
 	}
-	return h.own.check(h.attempt.file.Path)
-}
-
-// removeLockFile removes our lock file, and no other. Under a trustworthy kernel
-// lock, no participant replaces the file between our look at it and its removal;
-// elsewhere, only the marker keeps them from doing so. It returns ErrLost when the file
-// is not ours.
-func (h *Held) removeLockFile() error {
-	a := h.attempt
-	if h.isLost {
-		return ErrLost
-	}
-	if h.removed {
-		return nil
-	}
-	if a.renews() {
-		marker, err := a.takeMarkerToRelease()
-		if errors.Is(err, fs.ErrNotExist) {
-			return ErrLost // with its folder
-		} else if err != nil {
-			return err
-		}
-		defer a.discard(a.markerPath(), marker)
-	}
-	if err := h.own.check(a.file.Path); err != nil {
-		return err
-	}
-	a.at(stepOwned)
-	if err := platform.Remove(a.file.Path); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return ErrLost
-		}
-		return pathError("release", a.file.Path, err)
-	}
-	h.removed = true
-	a.at(stepRemoved)
-	return nil
-}
-
-// takeMarkerToRelease waits out whoever is at work under the marker.
-func (a *attempt) takeMarkerToRelease() (*ownFile, error) {
-	poll := newBackoff(maxDelay)
-	for try := 1; ; try++ {
-		marker, err := a.takeMarker(context.Background(), a.markerPath())
-		var locked *ErrLocked
-		if !errors.As(err, &locked) || try == claimTries {
-			return marker, err
-		}
-		poll.sleep(context.Background())
-	}
+	return h.own.isOurs()
 }
 
 // lose makes the loss known. The caller has h.mu.
@@ -197,7 +104,6 @@ func (h *Held) end() {
 	if h.stop != nil {
 		close(h.stop)
 	}
-	h.own.close()
 	holdsMu.Lock()
 	delete(holds, h)
 	holdsMu.Unlock()

@@ -43,9 +43,9 @@ func cannotWrite(t *testing.T, want error, files ...lock.File) {
 			if now := openBelow(t, dir); now != open {
 				t.Errorf("%s, %s: open files were %q, and are %q", name, mode, open, now)
 			}
-			if k, err := platform.TryKernelLock(file.Path+".flock", platform.Exclusive); err != nil {
+			if k, err := lockFile(file.Path+".flock", platform.Exclusive); err != nil {
 				t.Errorf("%s, %s: the kernel lock is left: %v", name, mode, err)
-			} else if err := k.Unlock(); err != nil {
+			} else if err := k.Close(); err != nil {
 				t.Error(err)
 			}
 			if t.Failed() {

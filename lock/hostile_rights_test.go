@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Rights.
@@ -60,8 +60,8 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	}
 }
 
-// TestHostile_ReleaseFails: a lock that can't be let go is still held, and can be
-// let go later.
+// TestHostile_ReleaseFails: a lock file that can't be removed keeps nobody waiting: it says
+// that it was released.
 func TestHostile_ReleaseFails(t *testing.T) {
 	if !asNobody(t) {
 		return
@@ -71,25 +71,26 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			dir := t.TempDir()
 			file := in(lock.File{Path: filepath.Join(dir, "lock")})
 			held := tryHold(t, file)
+			waiter := beginAcquire(t, t.Context(), file)
 			chmod(t, dir, 0o500)
-			for range 2 {
-				err := held.Release()
-				wantSystemError(t, err, fs.ErrPermission)
-				if errors.Is(err, lock.ErrLost) {
-					t.Errorf("%v, but nothing is lost", err)
-				}
+			err := held.Release()
+			wantSystemError(t, err, fs.ErrPermission)
+			if errors.Is(err, lock.ErrLost) {
+				t.Errorf("%v, but nothing is lost", err)
 			}
-			if l := notHad(t, file); l.Verdict != lock.Alive {
-				t.Errorf("%+v", l)
+			if err := held.Release(); err != nil {
+				t.Errorf("once more: %v", err)
+			}
+			// It can't be taken over either, as long as nobody may write the folder; and
+			// nobody is said to have it.
+			wantSystemError(t, get(t, waiter).err, fs.ErrPermission)
+			if s, err := file.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.SaysReleased {
+				t.Errorf("%+v, %v", s, err)
 			}
 			chmod(t, dir, 0o700)
-			if l := notHad(t, file); l.Info == nil || l.Info.Nonce != held.Info().Nonce {
-				t.Errorf("%+v", l)
-			}
-			letGo(t, held)
+			letGo(t, tryHold(t, file))
 			isAbsent(t, file.Path)
 			isAbsent(t, file.Path+".reclaim")
-			letGo(t, tryHold(t, file))
 		})
 	}
 }
@@ -101,7 +102,7 @@ func TestHostile_VanishesDuringRelease(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			file := in(lock.File{Path: filepath.Join(t.TempDir(), "lock")})
 			held := tryHold(t, file.Park(func(step string) {
-				if step == lock.ReleaseSteps[0] {
+				if step == lock.StepOwned {
 					os.Remove(file.Path)
 				}
 			}))
@@ -114,8 +115,8 @@ func TestHostile_VanishesDuringRelease(t *testing.T) {
 	}
 }
 
-// TestHostile_UnreadableByRights: no right to read is no proof of anything, but
-// for the mark of an incomplete claim, which is the file's mode.
+// TestHostile_UnreadableByRights: no right to read is no proof of anything, and no right
+// to remove either.
 func TestHostile_UnreadableByRights(t *testing.T) {
 	if !asNobody(t) {
 		return
@@ -123,26 +124,27 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 	dir := t.TempDir()
 	file := lock.File{Path: filepath.Join(dir, "lock")}
 	putDeadClaim(t, file.Path)
-	chmod(t, file.Path, 0)
-	untouchedByRights := func(f lock.File, want lock.Verdict) {
-		t.Helper()
-		before, err := os.Lstat(file.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if l := notHad(t, f); l.Verdict != want || l.Info != nil {
-			t.Errorf("%+v", l)
-		}
-		if after, err := os.Lstat(file.Path); err != nil || !platform.Unchanged(before, after) {
-			t.Errorf("changed: %v, %v", after, err)
+	aged := file.WithClock(func() time.Time { return time.Now().Add(1e6 * time.Hour) })
+	aged.StaleAfter = 1
+	for _, mode := range []fs.FileMode{0, 0o200, 0o200 | fs.ModeSticky} {
+		chmod(t, file.Path, mode)
+		for _, f := range []lock.File{file, aged, file.WithoutKernelLock()} {
+			before, err := os.Lstat(file.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l := notHad(t, f); l.Verdict != lock.Unknown || l.Evidence != lock.NotPermitted || l.Info != nil {
+				t.Errorf("%+v", l)
+			}
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateUnknown || s.Evidence != lock.NotPermitted {
+				t.Errorf("%+v, %v", s, err)
+			}
+			if after, err := os.Lstat(file.Path); err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
+				t.Errorf("changed: %v, %v", after, err)
+			}
 		}
 	}
-	untouchedByRights(file, lock.Unknown)
-	file.StaleAfter = -1
-	untouchedByRights(file, lock.Unknown)
-	untouchedByRights(file.WithoutKernelLock(), lock.Unknown)
-	chmod(t, file.Path, 0o200)
-	untouchedByRights(file.WithoutKernelLock(), lock.Unknown)
+	chmod(t, file.Path, 0o600)
 	letGo(t, tryHold(t, file))
 
 	chmod(t, file.Path+".flock", 0)

@@ -17,8 +17,11 @@ import (
 // LockInfo is a claim: what a lock file says of its holder, as one JSON object.
 //
 // PID, CreatedAt and Cmd are seed agency's, and all that a program needs to
-// write in order to take part. The others say which process that pid meant, and
-// are written by this package; readers tolerate fields that they do not know.
+// write in order to take part. The others say which process that pid meant; they are
+// written by this package, and mean something only in a claim that shows so by a field
+// "holdfast", which has the number of the format, 1. Behind it, "released" is false,
+// until a holder who could not remove the file sets it. Readers tolerate fields that
+// they do not know.
 type LockInfo struct {
 	PID       int       `json:"pid"`
 	CreatedAt time.Time `json:"created_at"`
@@ -35,15 +38,21 @@ type LockInfo struct {
 	TimeNamespace uint64 `json:"time_ns,omitempty"`
 	Start         uint64 `json:"start,omitempty"`
 	PIDFD         uint64 `json:"pidfd,omitempty"`
-	// Flock names the sibling file whose kernel lock the holder had when it
-	// wrote this, as "device:inode:birth"; empty in fallback mode.
-	Flock string `json:"flock,omitempty"`
+	// KernelLock names the file whose kernel lock the holder has had since before it
+	// wrote this, as "filesystem:device:inode": the lock file itself (on Windows, the
+	// sibling). Empty in fallback mode, and on a filesystem that the holder did not
+	// trust.
+	KernelLock string `json:"kernel_lock,omitempty"`
 	// Mode is "shared", or empty for an exclusive holder.
 	Mode string `json:"mode,omitempty"`
 	// RenewedAt is when a holder without trustworthy kernel lock last said
-	// that it lives, in whole seconds.
-	RenewedAt time.Time `json:"renewed_at,omitzero"`
+	// that it lives, in whole seconds; and StaleAfter its File's, in nanoseconds.
+	RenewedAt  time.Time     `json:"renewed_at,omitzero"`
+	StaleAfter time.Duration `json:"stale_after,omitempty"`
 }
+
+// modeShared is LockInfo.Mode of a reader.
+const modeShared = "shared"
 
 // maxCmd keeps the claim, in which a byte of it may take six, below maxClaim.
 const maxCmd = 8 << 10
@@ -51,6 +60,20 @@ const maxCmd = 8 << 10
 // maxClaim is the size up to which a lock file is read. What is larger was not
 // written by a program that speaks this protocol.
 const maxClaim = 64 << 10
+
+// A claim is a LockInfo as it lies on disk.
+type claim struct {
+	LockInfo
+	ours     bool // this package wrote it, so that its fields mean what LockInfo says
+	released bool // by a holder who could not remove the file
+}
+
+// released is how a claim says so; the two texts have one length, so that one can be
+// written over the other in place.
+const (
+	notReleased = `"released":false`
+	isReleased  = `"released":true `
+)
 
 // process returns who the claim says its holder is.
 func (c *LockInfo) process() platform.Process {
@@ -68,8 +91,8 @@ func (c *LockInfo) renewed() time.Time {
 	return c.CreatedAt
 }
 
-// encode gives the claim as one line of JSON, byte for byte what package json makes
-// of it, with further fields behind. That package takes 30 µs when its caches are
+// encode gives the claim as one line of JSON, byte for byte what package json would
+// make of it, with further fields behind. That package takes 30 µs when its caches are
 // cold, as they are for whoever has waited, with everybody behind waiting in turn.
 func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	for _, t := range []time.Time{c.CreatedAt, c.RenewedAt} {
@@ -92,6 +115,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	b = c.CreatedAt.AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
 	b = append(b, '"')
 	text(`,"cmd":`, c.Cmd)
+	b = append(b, `,"holdfast":1,`+notReleased...)
 	text(`,"nonce":`, c.Nonce)
 	text(`,"hostname":`, c.Hostname)
 	text(`,"boot_id":`, c.BootID)
@@ -99,11 +123,14 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	number(`,"time_ns":`, c.TimeNamespace)
 	number(`,"start":`, c.Start)
 	number(`,"pidfd":`, c.PIDFD)
-	text(`,"flock":`, c.Flock)
+	text(`,"kernel_lock":`, c.KernelLock)
 	text(`,"mode":`, c.Mode)
 	if !c.RenewedAt.IsZero() {
 		b = c.RenewedAt.AppendFormat(append(b, `,"renewed_at":"`...), time.RFC3339Nano)
 		b = append(b, '"')
+	}
+	if c.StaleAfter != 0 {
+		b = strconv.AppendInt(append(b, `,"stale_after":`...), int64(c.StaleAfter), 10)
 	}
 	names := make([]string, 0, len(further))
 	for name := range further {
@@ -123,9 +150,9 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	return b, nil
 }
 
-// fieldNames are those of LockInfo in JSON.
-var fieldNames = []string{"pid", "created_at", "cmd", "nonce", "hostname", "boot_id", "pid_ns", "time_ns",
-	"start", "pidfd", "flock", "mode", "renewed_at"}
+// fieldNames are those of a claim.
+var fieldNames = []string{"pid", "created_at", "cmd", "holdfast", "released", "nonce", "hostname", "boot_id", "pid_ns",
+	"time_ns", "start", "pidfd", "kernel_lock", "mode", "renewed_at", "stale_after"}
 
 // appendJSON appends a string as JSON.
 func appendJSON(b []byte, s string) []byte {
@@ -143,17 +170,55 @@ var (
 	errNoCreatedAt = errors.New("no created_at")
 )
 
-// decodeClaim reads a claim, its own or another program's. A claim without a
-// possible pid, or without a time, is no claim.
-func decodeClaim(data []byte) (*LockInfo, error) {
-	var c LockInfo
-	if err := json.Unmarshal(data, &c); err != nil {
+// decodeClaim reads a claim, this package's or another program's, of which pid,
+// created_at and hostname count, cmd and nonce are told, and nothing else can make it
+// unreadable. A claim without a possible pid, or without a time, is no claim.
+func decodeClaim(data []byte) (*claim, error) {
+	fields, err := fieldsOf(data)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.check(); err != nil {
+	var c claim
+	if c.PID, err = decodePID(fields["pid"]); err != nil {
 		return nil, err
 	}
-	return &c, nil
+	if json.Unmarshal(fields["created_at"], &c.CreatedAt) != nil {
+		return nil, errNoCreatedAt
+	}
+	_ = json.Unmarshal(fields["cmd"], &c.Cmd)
+	_ = json.Unmarshal(fields["hostname"], &c.Hostname)
+	_ = json.Unmarshal(fields["nonce"], &c.Nonce)
+	c.identify(data, fields)
+	return &c, c.check()
+}
+
+// identify adds what this package alone writes.
+func (c *claim) identify(data []byte, fields map[string]json.RawMessage) {
+	var signature struct {
+		Format   int   `json:"holdfast"`
+		Released *bool `json:"released"`
+		LockInfo
+	}
+	if fields["holdfast"] == nil || json.Unmarshal(data, &signature) != nil || signature.Format < 1 || signature.Released == nil {
+		return
+	}
+	info := signature.LockInfo
+	info.PID, info.CreatedAt, info.Cmd = c.PID, c.CreatedAt, c.Cmd
+	*c = claim{LockInfo: info, ours: true, released: *signature.Released}
+}
+
+func fieldsOf(data []byte) (fields map[string]json.RawMessage, err error) {
+	err = json.Unmarshal(data, &fields)
+	return fields, err
+}
+
+// decodePID takes any way in which JSON may write a whole number.
+func decodePID(field json.RawMessage) (int, error) {
+	n, err := strconv.ParseFloat(string(bytes.TrimSpace(field)), 64)
+	if err != nil || n != math.Trunc(n) || n <= 0 || n > math.MaxInt32 {
+		return 0, errNoPID
+	}
+	return int(n), nil
 }
 
 // check refuses what can't name a holder.
@@ -165,49 +230,4 @@ func (c *LockInfo) check() error {
 		return errNoCreatedAt
 	}
 	return nil
-}
-
-// encode gives a claim of ours as File.Fields wants it.
-func (a *attempt) encode(c LockInfo) ([]byte, error) {
-	if a.file.Fields == nil {
-		return c.encode(nil)
-	}
-	return c.encode(a.file.Fields(c))
-}
-
-// newClaim describes this process as the holder of f.
-func (a *attempt) newClaim() LockInfo {
-	self, host := platform.Self(), platform.ThisHost()
-	c := LockInfo{
-		PID:           self.PID,
-		CreatedAt:     a.now().UTC(),
-		Cmd:           a.file.Cmd,
-		Nonce:         newNonce(),
-		Hostname:      host.Name,
-		BootID:        host.BootID,
-		PIDNamespace:  self.PIDNamespace,
-		TimeNamespace: self.TimeNamespace,
-		Start:         self.Start,
-		PIDFD:         self.PIDFD,
-	}
-	if a.kernel != nil {
-		c.Flock = a.sibling.String()
-	}
-	if a.mode == platform.Shared {
-		c.Mode = modeShared
-	}
-	if a.renews() {
-		c.RenewedAt = renewalTime(c.CreatedAt)
-	}
-	return c
-}
-
-// renewalTime has no fraction, and so always the same length when encoded: a
-// renewal overwrites the claim in place.
-func renewalTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
-
-// same reports whether two looks saw one and the same claim, in a file that nobody
-// has touched in between.
-func (f *found) same(g *found) bool {
-	return platform.Unchanged(f.info, g.info) && bytes.Equal(f.data, g.data)
 }

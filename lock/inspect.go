@@ -3,7 +3,9 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -35,21 +37,22 @@ type Status struct {
 // its locks (Linux) it does not touch a lock that is held. The answer may be out
 // of date when it arrives.
 func (f File) Inspect(ctx context.Context) (Status, error) {
-	a, err := f.begin(platform.Exclusive)
+	p, err := f.locate()
 	if err != nil {
 		return Status{}, err
 	}
 	locks, _ := platform.ListKernelLocks()
-	return a.inspect(ctx, locks)
+	return p.inspect(ctx, locks)
 }
 
-func (a *attempt) inspect(ctx context.Context, locks platform.KernelLocks) (Status, error) {
+func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status, error) {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
-			return Status{}, pathError("inspect", a.file.Path, contextError(ctx))
+			return Status{}, pathError("inspect", p.file.Path, contextError(ctx))
 		}
-		status, passing, err := a.inspectOnce(ctx, locks)
-		if err != nil || !passing || try == passageTries {
+		last := try == passageTries
+		status, passing, err := p.inspectOnce(ctx, locks, last)
+		if err != nil || !passing || last {
 			return status, err
 		}
 		time.Sleep(passage)
@@ -57,58 +60,108 @@ func (a *attempt) inspect(ctx context.Context, locks platform.KernelLocks) (Stat
 	}
 }
 
-// inspectOnce looks once. passing is that of kernelHolder.
-func (a *attempt) inspectOnce(ctx context.Context, locks platform.KernelLocks) (s Status, passing bool, err error) {
-	s.Path = a.file.Path
-	kernel, err := a.peekKernelLock(locks)
-	if err != nil {
-		return s, false, err
-	}
-	if kernel == kernelHeld {
-		locked, passing := a.kernelHolder()
-		s.State, s.Evidence, s.Holder = StateHeld, locked.Evidence, locked.Info
-		return s, passing, nil
-	}
-	found, err := a.look(a.file.Path)
+// inspectOnce looks once. passing says that somebody seems to be between two steps, so
+// that another look may tell more; last, that there will be none.
+func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, last bool) (s Status, passing bool, err error) {
+	s.Path = p.file.Path
+	f, err := p.look(p.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
+		// Who has the sibling's lock is on the way in, or out; or their lock file was
+		// removed, by a hand; or they know no other lock (flock(1)).
+		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && locks.Held(sibling) {
+			s.State, s.Evidence = StateHeld, KernelLockHeld
+			return s, true, nil
+		}
 		s.State, s.Evidence = StateFree, NoLockFile
 		return s, false, nil
 	} else if err != nil {
-		return s, false, pathError("inspect", a.file.Path, err)
+		return s, false, pathError("inspect", p.file.Path, err)
 	}
-	verdict, evidence := a.judge(ctx, found, kernel)
-	s.State = map[Verdict]State{Alive: StateHeld, Dead: StateDead, Unknown: StateUnknown}[verdict]
-	s.Evidence, s.Holder = evidence, found.claim
-	return s, false, nil
+	defer f.close()
+	kernel, err := p.peek(f, locks, last)
+	if err != nil {
+		return s, false, fmt.Errorf("lock: %w", err)
+	}
+	verdict, evidence := p.judge(ctx, f, kernel)
+	s.Evidence, s.Holder = evidence, f.holder()
+	switch verdict {
+	case Alive:
+		s.State = StateHeld
+		if evidence == KernelLockHeld {
+			s.Holder = p.lockedByKernel(p.file.Path, f).Info
+			return s, s.Holder == nil, nil
+		}
+	case Dead:
+		s.State = StateDead
+		p.inspectMarker(ctx, locks, &s)
+	case Unknown:
+		s.State = StateUnknown
+		passing = f.info.Marked() && f.content == contentNone
+	}
+	return s, passing, nil
 }
 
-// peekKernelLock tells whether someone has the kernel lock. Where the system's
-// list does not have it, only trying can tell; that takes the lock for an
-// instant, and acquirers who meet it look again.
-func (a *attempt) peekKernelLock(locks platform.KernelLocks) (kernelFact, error) {
-	if a.file.noKernelLock {
+// inspectMarker: a dead holder whose lock is being taken over, or seems to be, is not to
+// be had as long as that lasts.
+func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s *Status) {
+	m, err := p.look(p.marker)
+	if err != nil {
+		return
+	}
+	defer m.close()
+	kernel, err := p.peek(m, locks, true)
+	if err != nil {
+		return
+	}
+	verdict, _ := p.judge(ctx, m, kernel)
+	if verdict == Dead || p.isAbandoned(m) {
+		return
+	}
+	s.State, s.Evidence, s.Holder = StateUnknown, BeingReclaimed, m.holder()
+	if verdict == Alive {
+		s.State = StateHeld
+	}
+}
+
+// peek tells whether someone has the own lock of a file. Where the system's list does not
+// have it, only trying can tell; that takes the lock for an instant, and whoever meets it
+// looks again. A file that is just being made is left alone, unless touch says that it has been
+// for long.
+func (p *place) peek(f *found, locks platform.KernelLocks, touch bool) (kernelFact, error) {
+	if p.file.noKernelLock {
 		return kernelUnknown, nil
 	}
-	var err error
-	a.sibling, err = platform.IdentifyFile(a.siblingPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return kernelFree, nil
-	} else if err != nil {
-		return kernelUnknown, pathError("inspect", a.file.Path, err)
+	file := f.file
+	if !platform.OwnLocks {
+		sibling, err := platform.Open(p.sibling, os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
+			return kernelFree, nil
+		} else if err != nil {
+			return kernelUnknown, nil
+		}
+		defer sibling.Close()
+		file = sibling
 	}
-	if locks.Held(a.sibling) {
+	if file == nil { // it can't be opened, but the list may have it
+		if id, err := platform.IdentifyFile(f.path); err == nil && locks.Held(id) {
+			return kernelHeld, nil
+		}
+		return kernelUnknown, nil
+	}
+	if locks.Held(file.ID()) {
 		return kernelHeld, nil
 	}
-	switch err := platform.PeekKernelLock(a.siblingPath()); {
+	if f.info.Marked() && f.content == contentNone && !touch {
+		return kernelUnknown, nil
+	}
+	switch err := file.TryLock(platform.Exclusive); {
 	case err == nil:
-		return kernelFree, nil
+		p.at(stepPeeked)
+		return kernelFree, file.Unlock()
 	case err == platform.ErrBusy:
 		return kernelHeld, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return kernelFree, nil // gone since
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported):
-		return kernelUnknown, nil // no permission to look, or no such locks here
 	default:
-		return kernelUnknown, pathError("inspect", a.file.Path, err)
+		// There are none here; or, on NFSv4, none for a file that is open for reading.
+		return kernelUnknown, nil
 	}
 }

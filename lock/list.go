@@ -53,13 +53,13 @@ func inspectFound(ctx context.Context, path string, locks platform.KernelLocks) 
 	if !sibling && (!strings.HasSuffix(path, ".lock") || exists(path+siblingSuffix)) {
 		return s, false, nil
 	}
-	a, err := File{Path: lockPath}.begin(platform.Exclusive)
+	p, err := File{Path: lockPath}.locate()
 	if errors.Is(err, ErrInvalidName) {
 		return s, false, nil // "dir/.flock" belongs to nothing
 	} else if err != nil {
 		return s, false, err
 	}
-	s, err = a.inspect(ctx, locks)
+	s, err = p.inspect(ctx, locks)
 	return s, sibling || s.Holder != nil || s.Evidence == Incomplete, err
 }
 

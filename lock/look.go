@@ -6,120 +6,192 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// found is a lock file, or a marker, as it lay on disk at one moment.
+// found is a lock file, or a marker, as it lay on disk at one moment. Whoever got it
+// from look, or lookLocked, closes it.
 type found struct {
-	info  fs.FileInfo
-	data  []byte
-	kind  claimFact
-	claim *LockInfo // nil unless kind is claimReadable
+	path    string
+	file    *platform.File // open; nil if it can't be
+	info    platform.Info
+	data    []byte
+	content contentFact
+	claim   *claim // nil unless content is contentClaim
 }
 
-// look reads the file at path and whatever it says. The error matches
+// look opens the file at path and reads whatever it says. The error matches
 // fs.ErrNotExist when nothing is there; what can't be understood is no error.
-func look(path string) (*found, error) {
-	data, info, err := platform.ReadRegular(path, maxClaim)
-	f := &found{info: info, data: data}
+func (p *place) look(path string) (*found, error) {
+	f := &found{path: path}
+	file, err := p.open(path)
 	switch {
 	case err == nil:
-	case errors.Is(err, platform.ErrNotRegular), errors.Is(err, platform.ErrTooLarge):
-		f.kind = claimAlien
-		return f, nil
-	case errors.Is(err, fs.ErrPermission) && info != nil:
-		// A claim that is being written has mode 0200, which lets only root read.
+		return f, f.read(p, file)
+	case errors.Is(err, platform.ErrNotRegular):
+		f.content = contentAlien
+	case errors.Is(err, platform.ErrLeased):
+		f.content = contentLeased
+	case errors.Is(err, fs.ErrPermission):
+		f.content = contentForbidden
 	default:
 		return nil, err
 	}
-	switch claim, err := decodeClaim(data); {
-	case platform.IsIncomplete(info) && len(data) > 0 && claim == nil && !f.isDebris():
-		f.kind = claimAlien // the mode may be a coincidence
-	case platform.IsIncomplete(info):
-		f.kind = claimIncomplete
-	case err != nil:
-		f.kind = claimUnreadable
-	default:
-		f.claim = claim
-	}
 	return f, nil
 }
 
-// look is the other one, for claims in the format of the File.
-func (a *attempt) look(path string) (*found, error) {
-	f, err := look(path)
-	if err != nil || a.file.Parse == nil || f.kind == claimIncomplete {
-		return f, err
+// read reads what is in the file now, and makes it f's.
+func (f *found) read(p *place, file *platform.File) (err error) {
+	*f = found{path: f.path, file: file}
+	if f.info, err = file.Stat(); err == nil {
+		f.data, err = file.Read(maxClaim)
 	}
-	f.kind, f.claim = claimAlien, nil
-	if claim, err := a.file.Parse(f.data); err == nil && claim.check() == nil {
-		f.kind, f.claim = claimReadable, &claim
+	switch {
+	case errors.Is(err, platform.ErrTooLarge):
+		f.content = contentAlien
+		return nil
+	case err != nil:
+		return errors.Join(err, file.Close())
 	}
-	return f, nil
+	f.claim, err = p.decode(f.data)
+	switch {
+	case err == nil:
+	case p.file.Parse != nil && !(f.info.Marked() && f.isDebris()):
+		f.content, f.claim = contentAlien, nil
+	// Somebody's data may lie at the path by mistake. It takes a caller who says
+	// that age counts to have it taken for a dead holder's.
+	case !f.isDebris() && p.file.StaleAfter == 0:
+		f.content, f.claim = contentAlien, nil
+	default:
+		f.content, f.claim = contentNone, nil
+	}
+	return nil
+}
+
+func (f *found) close() error { return f.file.Close() }
+
+// holder is who the file says has the lock; nil if it does not.
+func (f *found) holder() *LockInfo {
+	if f.claim == nil {
+		return nil
+	}
+	return &f.claim.LockInfo
+}
+
+// decode reads a claim, in the format of the File.
+func (p *place) decode(data []byte) (*claim, error) {
+	if p.file.Parse == nil {
+		return decodeClaim(data)
+	}
+	info, err := p.file.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	c := &claim{LockInfo: LockInfo{PID: info.PID, CreatedAt: info.CreatedAt, Cmd: info.Cmd, Nonce: info.Nonce, Hostname: info.Hostname}}
+	if fields, err := fieldsOf(data); err == nil {
+		c.identify(data, fields)
+	}
+	return c, c.check()
 }
 
 // isDebris reports whether a file without a claim holds nothing but what a crash
 // leaves of one: the beginning, or NULs (of a machine that lost power).
 func (f *found) isDebris() bool {
-	return f.info.Size() == int64(len(f.data)) &&
-		(bytes.HasPrefix(f.data, []byte(`{"pid":`)) && !json.Valid(f.data) || len(bytes.Trim(f.data, "\x00")) == 0)
+	return strings.HasPrefix(`{"pid":`, string(f.data)) || f.isNULs() ||
+		bytes.HasPrefix(f.data, []byte(`{"pid":`)) && !json.Valid(f.data)
+}
+
+func (f *found) isNULs() bool { return len(f.data) > 0 && len(bytes.Trim(f.data, "\x00")) == 0 }
+
+// same reports whether a file still says what it said, and nobody has touched it.
+func (f *found) same() (bool, error) {
+	info, err := f.file.Stat()
+	if err != nil || info != f.info {
+		return false, err
+	}
+	data, err := f.file.Read(maxClaim)
+	return err == nil && bytes.Equal(data, f.data), err
 }
 
 // exitGrace is how long a process may take between letting go of its kernel lock
 // and being gone. Measured: milliseconds, in half of all kills.
 const exitGrace = 250 * time.Millisecond
 
-// judge gathers the facts on what was found, and puts them to the ladder.
-func (a *attempt) judge(ctx context.Context, f *found, kernel kernelFact) (Verdict, Evidence) {
-	facts := a.facts(f, kernel)
+// judge gathers the facts on what was found, and puts them to the ladder. It waits a
+// little for a process that is on its way out, unless ctx is done.
+func (p *place) judge(ctx context.Context, f *found, kernel kernelFact) (Verdict, Evidence) {
+	facts := p.facts(f, kernel)
 	v, e := judge(facts)
-	if e == SameProcess && facts.sameSibling && facts.kernel == kernelFree {
+	if e == SameProcess && facts.underLock && facts.sameDevice && facts.kernel == kernelFree {
 		// The holder lives, yet its kernel lock is free: it is dying.
+		p.at(stepDying)
 		facts.process = platform.AwaitExit(ctx, f.claim.process(), exitGrace)
 		v, e = judge(facts)
 	}
 	return v, e
 }
 
-func (a *attempt) facts(f *found, kernel kernelFact) facts {
+func (p *place) facts(f *found, kernel kernelFact) facts {
 	facts := facts{
 		kernel:     kernel,
-		trusted:    a.fsys.Trusted,
-		claim:      f.kind,
-		nuls:       f.info.Size() > 0 && f.isDebris() && f.data[0] == 0,
-		age:        a.now().Sub(f.info.ModTime()),
-		staleAfter: a.staleAfter(),
+		trusted:    p.fsys.Trusted,
+		content:    f.content,
+		marked:     f.info.Marked() && f.isDebris(), // of somebody's data the bit says nothing
+		nuls:       f.isNULs(),
+		age:        p.now().Sub(time.Unix(0, f.info.Modified)),
+		staleAfter: p.staleAfter(),
 	}
-	if f.kind == claimUnreadable && !f.isDebris() && a.file.StaleAfter == 0 {
-		// Somebody's data may lie at the path by mistake. It takes a caller who
-		// says that age counts to have it taken for a dead holder's.
-		facts.claim = claimAlien
-	}
-	if f.kind != claimReadable {
+	c := f.claim
+	if c == nil {
+		// Those who lock a file of their own in another way may leave it empty.
+		if kernel != kernelHeld && f.file != nil && f.content == contentNone && f.file.HasByteLock() {
+			facts.kernel = kernelHeld
+		}
 		return facts
 	}
-	facts.age = a.now().Sub(f.claim.renewed())
-	facts.origin = a.origin(f.claim)
-	facts.sameSibling = f.claim.Flock != "" && f.claim.Flock == a.sibling.String()
-	facts.underLock = f.claim.Flock != ""
-	facts.shared = f.claim.Mode == modeShared
+	facts.released = c.released
+	facts.origin = p.origin(c)
+	facts.shared = c.Mode == modeShared
+	facts.age = p.now().Sub(c.renewed())
+	if c.StaleAfter != 0 && facts.staleAfter >= 0 {
+		facts.staleAfter = c.StaleAfter
+	}
+	if facts.underLock = c.KernelLock != ""; facts.underLock {
+		facts.sameDevice, facts.copied = p.asLock(c.KernelLock, f.file.ID())
+	}
+	// What held its lock file marked, and could not remove it, may have let go of it so.
+	if facts.sameDevice && !facts.copied && platform.KeepsMarks && !f.info.Marked() {
+		facts.released = true
+	}
 	if facts.origin == originHere {
-		facts.process = a.probe(f.claim)
+		facts.process = p.probe(c)
+		if facts.process == platform.Exists && p.file.repoID == "" {
+			began, known := platform.Began(c.PID)
+			facts.began = known && began.Before(c.CreatedAt.Add(timeGranularity))
+		}
 	}
 	return facts
 }
 
-// origin tells where a claim was made. A claim without a boot id, such as seed
-// agency's, is taken to be of this boot, unless it names another host, or lies
-// where another host may have put it.
-func (a *attempt) origin(c *LockInfo) originFact {
+// timeGranularity is what a program may have left out of the time in its claim.
+const timeGranularity = time.Second
+
+// origin tells where a claim was made. A claim of another program's is taken to be of
+// this boot and pid namespace, unless it names another host, or lies where another host
+// may have put it; one of ours only if it says so.
+func (p *place) origin(c *claim) originFact {
 	self, host := platform.Self(), platform.ThisHost()
 	sameHost := c.Hostname == "" || c.Hostname == host.Name
+	if !c.ours || c.BootID == "" && host.BootID == "" { // a system that has no such thing
+		if sameHost && p.fsys.Trusted {
+			return originHere
+		}
+		return originForeignHost
+	}
 	switch {
-	case c.BootID == "" && sameHost && a.fsys.Trusted:
-		return originHere
 	case c.BootID == "" || host.BootID == "":
 		return originForeignHost
 	case c.BootID != host.BootID && sameHost:
@@ -134,9 +206,9 @@ func (a *attempt) origin(c *LockInfo) originFact {
 
 // probe asks whether a claim's process is alive. A caller's own notion of that
 // (RepoLock.IsPIDAlive) counts only where the claim proves nothing by itself.
-func (a *attempt) probe(c *LockInfo) platform.Liveness {
-	if a.file.pidAlive != nil && c.Start == 0 && c.PIDFD == 0 {
-		if a.file.pidAlive(c.PID) {
+func (p *place) probe(c *claim) platform.Liveness {
+	if p.file.pidAlive != nil && c.Start == 0 && c.PIDFD == 0 {
+		if p.file.pidAlive(c.PID) {
 			return platform.Exists
 		}
 		return platform.Gone

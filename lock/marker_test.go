@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // TestMarker_OfTheLiving: whoever reclaims, or may be reclaiming, is left to it.
 func TestMarker_OfTheLiving(t *testing.T) {
 	alive := ownClaim(t)
-	alive.Flock = ""
+	alive.KernelLock = ""
 	for name, put := range map[string]func(t *testing.T, marker string){
 		"this process":      func(t *testing.T, marker string) { putClaim(t, marker, alive) },
 		"a pid that exists": func(t *testing.T, marker string) { putClaim(t, marker, lock.LockInfo{PID: 1, CreatedAt: time.Now()}) },
@@ -55,7 +55,7 @@ func TestMarker_OfTheDead(t *testing.T) {
 	dead := formerClaim(t)
 	marker := dead
 	marker.Nonce = "DEADMARKER"
-	aged := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now().Add(-3 * time.Hour)}
+	aged := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now().Add(-3 * time.Hour)} // before this process began
 	putDead := func(t *testing.T, path string) { putClaim(t, path, marker) }
 	for _, test := range []struct {
 		name string
@@ -69,13 +69,11 @@ func TestMarker_OfTheDead(t *testing.T) {
 		{"empty, aged", "fallback", func(t *testing.T, path string) { putFile(t, path, nil, aged.CreatedAt) }},
 		{"incomplete", "kernel lock", func(t *testing.T, path string) {
 			putFile(t, path, []byte(`{"pid":`), time.Time{})
-			if err := os.Chmod(path, 0o200); err != nil {
-				t.Fatal(err)
-			}
+			mark(t, path)
 		}},
 	} {
-		if test.name == "incomplete" && runtime.GOOS == "windows" {
-			continue // marked otherwise there
+		if test.name == "incomplete" && !platform.KeepsMarks {
+			continue
 		}
 		t.Run(test.name+", "+test.mode, func(t *testing.T) {
 			file := fallbackFile(t)
@@ -171,7 +169,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 	quick := func() {
 		defer close(results)
 		held, err := file.WithPIDAlive(func(int) bool { return false }).Park(func(step string) {
-			if step == lock.ReclaimSteps[len(lock.ReclaimSteps)-2] {
+			if step == lock.StepReread {
 				close(working)
 				<-goOn
 			}

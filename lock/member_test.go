@@ -149,13 +149,13 @@ func queued(t *testing.T) lock.File {
 func wantFree(t *testing.T, path string) {
 	t.Helper()
 	parkedIs(t, 0)
-	if err := platform.PeekKernelLock(path + ".flock"); err != nil {
+	if err := peek(path + ".flock"); err != nil {
 		t.Errorf("kernel lock: %v; want it free", err)
 	}
-	if turnstile, err := platform.TryTurnstile(path + ".flock"); err != nil {
+	if turnstile, err := takeTurnstile(path + ".flock"); err != nil {
 		t.Errorf("turnstile: %v; want it free", err)
 	} else {
-		turnstile.Open()
+		turnstile.Close()
 	}
 	if got, want := names(t, filepath.Dir(path)), filepath.Base(path)+".flock"; got != want {
 		t.Errorf("left behind: %s; want only %s", got, want)

@@ -34,12 +34,12 @@ type Event struct {
 	Duration time.Duration
 }
 
-func (a *attempt) observe(e Event) {
-	if a.file.Observer == nil {
+func (p *place) observe(e Event) {
+	if p.file.Observer == nil {
 		return
 	}
-	e.Path, e.Cmd = a.file.Path, a.file.Cmd
-	a.file.Observer.Observe(e)
+	e.Path, e.Cmd = p.file.Path, p.file.Cmd
+	p.file.Observer.Observe(e)
 }
 
 // SlogObserver returns an Observer that writes to a logger: Reclaimed and Lost as

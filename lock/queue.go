@@ -2,7 +2,6 @@ package lock
 
 import (
 	"container/list"
-	"context"
 	"sync"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -17,7 +16,8 @@ const maxParked = 64
 var (
 	queuesMu sync.Mutex
 	queues   = map[queueKey]*queue{}
-	parked   int // waits in the kernel
+	parked   int                // waits in the kernel
+	stuck    = map[string]int{} // by lock: waits that have overtaken whoever stands at its turnstile
 )
 
 type queueKey struct {
@@ -26,16 +26,38 @@ type queueKey struct {
 }
 
 // A queue orders the goroutines of this process that wait for one lock, first
-// come, first served. The first waits for the kernel lock, in the kernel; the
-// others wait for their turn. So one thread waits, whatever the number of
-// goroutines.
+// come, first served. The first waits in the kernel; the others wait for their turn. So
+// one thread waits, whatever the number of goroutines.
+//
+//	state       has                     goes on when
+//	in line     a ticket                it is the first: turn
+//	trying      the ticket's turn       the sibling is free, and nobody at the turnstile: has the sibling
+//	parked      a thread, first at the turnstile, then (with it) at the sibling
+//	                                    the kernel grants it: has the sibling
+//	                                    ... or nobody moves in front of it: overtakes
+//	            the thread may be one that somebody before has left: adopted
+//	with the    the sibling's lock (its turnstile is left, for the next one),
+//	sibling     or nothing (overtaken)  the lock file can be made: has the lock
+//	parked      the same, and a thread at the lock file
+//	                                    the kernel grants that: judges it
+//	looking     the same                from time to time: the holder has no kernel lock
+//
+// A wait in the kernel can't be called off. When the goroutine that began it goes away
+// it stays, until it is granted; whoever is first then, for the same file, adopts it, and
+// if nobody is, it gives back at once what it got.
 type queue struct {
 	key queueKey
 
 	// Guarded by queuesMu:
-	line list.List   // of *ticket
-	wait *kernelWait // in the kernel, or come back and not yet taken
+	line  list.List             // of *ticket
+	waits [atLockFile + 1]*wait // in the kernel, or come back and not yet taken
 }
+
+// where a thread waits.
+const (
+	atSibling = iota
+	atLockFile
+)
 
 // A ticket is one goroutine's place in a queue.
 type ticket struct {
@@ -44,36 +66,28 @@ type ticket struct {
 	first chan struct{} // closed when its turn has come
 }
 
-// A kernelWait is a wait in the kernel, which can't be called off. When the
-// goroutine that began it goes away it stays, and whoever is first then adopts it.
-// If nobody is left when the lock is granted, it gives the lock back at once. So that
-// a writer who has gone does not keep readers from readers, an exclusive one then
-// waits on without the turnstile.
-type kernelWait struct {
-	came chan kernelPlace // holds one
+// A wait is one in the kernel, for the lock of a file, and before it for the turnstile.
+// The file is the waiting thread's, until it has come.
+type wait struct {
+	file *platform.File
+	mode platform.Mode
+	came chan error // holds one
+	// giveBack lets go of what nobody is left to take.
+	giveBack func(*platform.File, error)
 
 	// Guarded by queuesMu:
-	turnstile *platform.Turnstile // nil before it is had, and after it was opened
-	abandoned bool
+	turnstile turnstile
+	over      bool // nobody waits for it any more, nor will
 }
 
-// kernelPlace is what a wait in the kernel brings.
-type kernelPlace struct {
-	turnstile *platform.Turnstile
-	lock      *platform.KernelLock
-	err       error
-}
+// turnstile is how far a wait has come with it.
+type turnstile uint8
 
-// giveBack lets go of what nobody is left to take.
-func (p kernelPlace) giveBack(key queueKey) {
-	if p.lock != nil {
-		if key.mode == platform.Exclusive {
-			clearReaders(key.path, p.lock)
-		}
-		_ = p.lock.Unlock()
-	}
-	p.turnstile.Open()
-}
+const (
+	turnstileNone    turnstile = iota // it is not needed, or was left again
+	turnstileWaiting                  // it is waited for
+	turnstileOurs
+)
 
 // enqueue gives the caller the last place in the queue for a lock.
 func enqueue(path string, mode platform.Mode) *ticket {
@@ -107,59 +121,165 @@ func (t *ticket) leave() {
 		}
 		return
 	}
-	if q.wait != nil {
+	for at, w := range q.waits {
+		if w == nil {
+			continue
+		}
 		select {
-		case place := <-q.wait.came:
-			q.wait = nil
-			place.giveBack(q.key)
+		case err := <-w.came:
+			q.waits[at] = nil
+			w.giveBack(w.file, err)
 		default:
-			if q.key.mode == platform.Exclusive { // readers need it, to be together
-				q.wait.abandoned = true
-				q.wait.turnstile.Open()
-				q.wait.turnstile = nil
-			}
-			return // it waits on, and may be adopted; see park
+			// It waits on, and may be adopted; but not in front of others.
+			w.leaveTurnstile()
 		}
 	}
-	delete(queues, q.key)
+	q.forget()
 }
 
-// adopted returns the wait that somebody before has left, if any. Only the first
-// in the queue may call it, and the methods that follow.
-func (q *queue) adopted() *kernelWait {
+// forget drops a queue in which nobody stands, and nothing is waited for. The caller has
+// queuesMu, as for all that follows in lower case of a wait.
+func (q *queue) forget() {
+	if q.line.Len() == 0 && q.waits == [len(q.waits)]*wait{} {
+		delete(queues, q.key)
+	}
+}
+
+func (w *wait) leaveTurnstile() {
+	if w.turnstile == turnstileOurs {
+		w.file.LeaveTurnstile()
+	}
+	w.turnstile = turnstileNone
+}
+
+// adopted returns the wait for this very file that somebody before has left, if there is
+// one; any other wait at the place is left to itself. Only the first in the queue may call
+// it, and the methods that follow.
+func (q *queue) adopted(at int, file *platform.File) *wait {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
-	if q.wait != nil {
-		q.wait.abandoned = false
-	}
-	return q.wait
-}
-
-// park begins to wait in the kernel with the turnstile, if the caller has it. It
-// returns nil if too many threads are parked already.
-func (q *queue) park(sibling string, queued bool, turnstile *platform.Turnstile) *kernelWait {
-	if !countParked() {
+	w := q.waits[at]
+	if w == nil {
 		return nil
 	}
+	if _, err := file.Stat(); err != nil || file.ID() != w.file.ID() {
+		q.abandon(at)
+		return nil
+	}
+	return w
+}
+
+// abandon leaves a wait to itself.
+func (q *queue) abandon(at int) {
+	w := q.waits[at]
+	q.waits[at] = nil
+	w.over = true
+	w.leaveTurnstile()
+	select {
+	case err := <-w.came:
+		w.giveBack(w.file, err)
+	default:
+	}
+}
+
+// leaveWait is abandon, for who does not have queuesMu.
+func (q *queue) leaveWait(at int) {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
-	w := &kernelWait{came: make(chan kernelPlace, 1), turnstile: turnstile}
-	q.wait = w
+	q.abandon(at)
+}
+
+// overtake leaves the wait at the sibling to itself, and remembers that its turnstile is
+// stuck until that wait has it.
+func (q *queue) overtake() {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	w := q.waits[atSibling]
+	if w.turnstile == turnstileWaiting {
+		stuck[q.key.path]++
+		q.waits[atSibling] = nil
+		w.over = true
+	} else {
+		q.abandon(atSibling) // it has moved just now
+	}
+}
+
+// atTurnstile reports whether a wait at the sibling is still on its way to the turnstile.
+func (q *queue) atTurnstile(w *wait) bool {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	return w.turnstile == turnstileWaiting
+}
+
+// isStuck reports whether the turnstile of a lock is known to be: somebody stands at it
+// who does not take the free lock, because they are stopped.
+func isStuck(path string) bool {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	return stuck[path] > 0
+}
+
+// park begins to wait in the kernel, for the turnstile of the file first if that is
+// waited for. It returns nil, and the file is still the caller's, if too many threads are
+// parked already.
+func (q *queue) park(at int, w *wait) bool {
+	if !countParked() {
+		return false
+	}
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	w.came = make(chan error, 1)
+	q.waits[at] = w
 	go func() {
-		place := w.inKernel(sibling, q.key.mode, queued, turnstile)
+		err := w.inKernel(q.key.path)
 		queuesMu.Lock()
-		defer queuesMu.Unlock()
-		parked--
-		place.turnstile = w.turnstile
-		if q.line.Len() == 0 {
-			q.wait = nil
-			delete(queues, q.key)
-			place.giveBack(q.key)
-			return
+		taken := !w.over && q.line.Len() > 0
+		if taken {
+			w.came <- err
+		} else if !w.over {
+			q.waits[at] = nil
+			q.forget()
 		}
-		w.came <- place
+		queuesMu.Unlock()
+		if !taken {
+			w.giveBack(w.file, err)
+		}
+		uncountParked()
 	}()
-	return w
+	return true
+}
+
+// inKernel waits for the turnstile, if it is waited for, and then for the lock.
+func (w *wait) inKernel(path string) error {
+	queuesMu.Lock()
+	first := w.turnstile == turnstileWaiting
+	queuesMu.Unlock()
+	if first {
+		err := w.file.WaitTurnstile()
+		queuesMu.Lock()
+		wanted := w.turnstile == turnstileWaiting
+		if w.turnstile = turnstileOurs; !wanted || w.over || err != nil {
+			w.leaveTurnstile()
+		}
+		overtaken := wanted && w.over
+		if overtaken {
+			if stuck[path]--; stuck[path] == 0 {
+				delete(stuck, path)
+			}
+		}
+		queuesMu.Unlock()
+		if err != nil || overtaken {
+			return err
+		}
+	}
+	return w.file.WaitLock(w.mode)
+}
+
+// took says that the first in the queue has taken what a wait brought.
+func (q *queue) took(at int) {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	q.waits[at] = nil
 }
 
 // countParked counts a thread that is about to wait in the kernel, unless there are
@@ -180,39 +300,15 @@ func uncountParked() {
 	parked--
 }
 
-// inKernel waits for the turnstile, unless there is none or the caller brought it, and
-// then for the lock.
-func (w *kernelWait) inKernel(sibling string, mode platform.Mode, queued bool, turnstile *platform.Turnstile) (p kernelPlace) {
-	if turnstile == nil && queued {
-		var err error
-		if turnstile, err = platform.WaitTurnstile(sibling); err != nil {
-			return kernelPlace{err: err}
-		}
-		queuesMu.Lock()
-		if w.abandoned {
-			turnstile.Open()
-		} else {
-			w.turnstile = turnstile
-		}
-		queuesMu.Unlock()
+// parkAlone calls wait in a thread that counts as parked, or otherwise at once if there
+// are too many.
+func parkAlone(wait, otherwise func()) {
+	if !countParked() {
+		otherwise()
+		return
 	}
-	if turnstile == nil {
-		p.lock, p.err = platform.WaitKernelLock(sibling, mode)
-	} else {
-		p.lock, p.err = turnstile.WaitKernelLock(mode)
-	}
-	return p
-}
-
-// take waits for what w brings. When ctx ends first, w stays for the next one.
-func (q *queue) take(ctx context.Context, w *kernelWait) (kernelPlace, error) {
-	select {
-	case place := <-w.came:
-		queuesMu.Lock()
-		defer queuesMu.Unlock()
-		q.wait = nil
-		return place, nil
-	case <-ctx.Done():
-		return kernelPlace{}, ctx.Err()
-	}
+	go func() {
+		defer uncountParked()
+		wait()
+	}()
 }

@@ -103,7 +103,7 @@ func TestCollectedHeldStaysLocked(t *testing.T) {
 		runtime.GC() // cleanups run in their own goroutine, some time after
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := platform.PeekKernelLock(path + ".flock"); err != platform.ErrBusy {
+	if err := peek(path + ".flock"); err != platform.ErrBusy {
 		t.Errorf("kernel lock after collection: %v, want %v", err, platform.ErrBusy)
 	}
 }

@@ -7,147 +7,162 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// errChanged says that a claim which was judged is no longer the one on disk.
-var errChanged = errors.New("claim changed since it was judged")
-
-// reclaim takes over the lock file of a holder that was judged dead. It returns
-// errChanged when the lock file has changed since, and an *ErrLocked when
-// somebody else is reclaiming; either way nothing has been changed.
+// reclaim removes the lock file of a holder that was judged dead, with its own lock ours
+// (rule A). It returns errMoved when the file is not what was judged any more, and an
+// *ErrLocked when somebody else is reclaiming; either way nothing has been removed.
 //
-// The marker is created as a claim of ours and then renamed over the dead one:
-// one step, with the lock file in place all the time. A crash before it leaves
-// the dead claim and a marker whose owner is dead; a crash after it leaves a
-// claim whose owner is dead, and no marker. Either is reclaimed by the next.
+// The marker keeps out those who take no kernel lock, but respect it. Against those who
+// know neither, look and removal are two adjacent system calls. Whoever creates the lock
+// file in between, or after, has it.
 //
-// Invariant: only the marker's owner replaces or removes a dead holder's lock
-// file, and only while the file is what was judged dead.
-func (a *attempt) reclaim(ctx context.Context, dead *found) (*ownFile, error) {
-	own, err := a.takeMarker(ctx, a.markerPath())
+// A crash leaves the dead claim, or none, and at most a marker, whose owner is dead.
+func (a *attempt) reclaim(ctx context.Context, dead *found) error {
+	marker, err := a.takeMarker(ctx, a.marker, markerSteps)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// See confirm: from here on the marker is nobody else's to remove.
-	if err := a.siblingStands(); err != nil {
-		return nil, also(err, a.discard(a.markerPath(), own))
+	err = a.remove(ctx, a.file.Path, dead, stepReread)
+	if err == nil {
+		a.at(stepDeadRemoved)
 	}
-	if err := a.reread(a.file.Path, dead); err != nil {
-		return nil, also(err, a.discard(a.markerPath(), own))
-	}
-	a.at(stepReread)
-	// The marker is looked at before and after: a program that takes no kernel lock
-	// may remove it, having made one that isAbandoned.
-	if own.check(a.markerPath()) != nil {
-		return nil, also(errChanged, a.discard(a.markerPath(), own))
-	}
-	if err := platform.Replace(a.markerPath(), a.file.Path); err != nil {
-		return nil, also(pathError("reclaim", a.file.Path, err), a.discard(a.markerPath(), own))
-	}
-	if own.check(a.file.Path) != nil {
-		return nil, also(errChanged, own.close())
-	}
-	a.at(stepReplaced)
-	return own, nil
+	err = also(err, a.discard(marker))
+	a.at(stepMarkerRemoved)
+	return err
 }
 
 // takeMarker creates the marker at path, which says that this process alone may
-// remove the file it stands for. A marker left by a dead process is removed. It
+// remove the file that it stands for. A marker left by a dead process is removed. It
 // returns an *ErrLocked that names its owner when another process has it, or may.
-func (a *attempt) takeMarker(ctx context.Context, path string) (*ownFile, error) {
-	for range claimTries {
-		own, err := a.publish(path, stepMarkerCreated, stepMarkerWritten, stepMarkerComplete)
-		if err == nil || !errors.Is(err, fs.ErrExist) {
+func (a *attempt) takeMarker(ctx context.Context, path string, at steps) (*ownFile, error) {
+	for range moves {
+		own, err := a.create(ctx, path, platform.Exclusive, at)
+		if err == nil || !errors.Is(err, fs.ErrExist) && err != errMoved {
 			return own, err
 		}
-		found, err := a.look(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return nil, pathError("read", path, err)
-		}
-		verdict, _ := a.judge(ctx, found, a.kernelFact())
-		if verdict != Dead && !a.isAbandoned(path, found) {
-			return nil, a.locked(a.file.Path, found, verdict, BeingReclaimed)
-		}
-		if err := a.removeDeadMarker(ctx, path, found); err != nil && err != errChanged {
+		if err = a.removeMarker(ctx, path); err != nil && err != errMoved {
 			return nil, err
 		}
 	}
 	return nil, a.locked(a.file.Path, nil, Unknown, BeingReclaimed)
 }
 
+// removeMarker removes the marker at path, if it was left by a dead process. The error
+// is errMoved when it is worth another look.
+func (a *attempt) removeMarker(ctx context.Context, path string) error {
+	f, err := a.lookLocked(ctx, path, platform.Exclusive)
+	var locked *ErrLocked
+	if errors.As(err, &locked) {
+		locked.Path, locked.Evidence = a.file.Path, BeingReclaimed
+	}
+	if err != nil {
+		return err
+	}
+	verdict, _ := a.judge(ctx, f, a.kernelFact(f))
+	if verdict == Dead || a.isAbandoned(f) {
+		err = a.remove(ctx, path, f, stepMarkerReread)
+	} else {
+		err = a.locked(a.file.Path, f, verdict, BeingReclaimed)
+	}
+	return also(err, f.close())
+}
+
 // isAbandoned reports whether a marker without a claim in it, such as those of seed
 // entwurf, was left by a process that died: who makes one has it open for as long as
 // it stands, and nobody has this one open. (A lock file may be empty and not open,
 // and yet be somebody's.)
-func (a *attempt) isAbandoned(path string, f *found) bool {
-	if a.kernel == nil || !a.fsys.Trusted || f.info.Size() != 0 || !f.info.Mode().IsRegular() {
+func (p *place) isAbandoned(f *found) bool {
+	if !p.shares() || f.file == nil || f.info.Size != 0 {
 		return false
 	}
 	// Its maker may be on the way into open(2), or between close and unlink.
-	if age := time.Since(f.info.ModTime()); age < time.Second {
+	if age := time.Since(time.Unix(0, f.info.Modified)); age < time.Second {
 		return false
 	}
-	written, err := platform.BeingWritten(path)
+	written, err := f.file.BeingWritten()
 	return err == nil && !written
 }
 
-// removeDeadMarker removes a marker that was judged dead. Under a trustworthy
-// kernel lock nobody else does so. Elsewhere, the right to remove this one marker belongs
-// to whoever creates a further marker, named after it: since only its owner may
-// remove the marker it names, the marker that the owner then reads again is
-// there until the owner removes it. Two who judge one marker dead can't both
-// remove it, nor can the slower one remove its successor.
-func (a *attempt) removeDeadMarker(ctx context.Context, path string, dead *found) error {
+// remove removes the file at path, whose own lock is ours (rule A), if it is still
+// there and still what was found (rule B). If not, the error is errMoved.
+//
+// Where own locks don't stand for all who may come (fallback mode, and filesystems that
+// are not trusted), the right to remove this one file, in this one state, belongs to
+// whoever creates a further file that is named after it. So two who judge one file dead
+// can't both remove it, nor can the slower one remove its successor; under one name for
+// all, two could take over the right of one dead. Such a right that was left by somebody
+// dead can be removed in its turn, by the right to do that; and whoever has the lock next
+// clears them away.
+func (a *attempt) remove(ctx context.Context, path string, f *found, looked step) (err error) {
 	if a.renews() {
-		right := a.markerPath() + "." + dead.fingerprint()
-		own, err := a.takeMarker(ctx, right)
+		right, err := a.takeMarker(ctx, a.marker+"."+f.fingerprint(), rightSteps)
 		if err != nil {
 			return err
 		}
-		defer a.discard(right, own)
+		defer func() { err = also(err, a.discard(right)) }()
 	}
-	if err := a.reread(path, dead); err != nil {
-		return err
+	same, err := f.same()
+	if err != nil {
+		return pathError("read", path, err)
+	}
+	a.at(looked)
+	at, err := f.file.IsAt(path)
+	if err != nil {
+		return pathError("check", path, err)
+	}
+	if !same || !at {
+		return errMoved
 	}
 	return ignoreAbsent(platform.Remove(path))
 }
 
-// reread returns errChanged unless the file at path is still what was judged.
-func (a *attempt) reread(path string, judged *found) error {
-	now, err := look(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errChanged
-	case err != nil:
-		return pathError("read", path, err)
-	case !now.same(judged):
-		return errChanged
+// discard removes a file of ours, if it is still there (rule B), and lets go of it. If it
+// can't be removed, it says that it was released.
+func (a *attempt) discard(own *ownFile) error {
+	err := own.isOurs()
+	if err == nil {
+		if err = ignoreAbsent(platform.Remove(own.path)); err != nil {
+			err = also(err, own.sayReleased())
+		}
 	}
-	return nil
+	if errors.Is(err, ErrLost) {
+		err = nil
+	}
+	return also(err, own.file.Close())
 }
 
-// discard removes a file of ours, if it is still there.
-func (a *attempt) discard(path string, own *ownFile) error {
-	err := own.check(path)
-	if err == nil {
-		err = platform.Remove(path)
+// clearMarkers removes what reclaimers who died have left beside the lock, which is ours:
+// after they had removed the dead claim, nobody would come across their marker, and
+// programs that know only that could not go on. What can't be judged, or removed, stays.
+func (a *attempt) clearMarkers(ctx context.Context) {
+	clearer := *a
+	clearer.patience = impatient{tries: 1} // nobody's marker is worth a wait now
+	if _, err := platform.IdentifyFile(a.marker); err == nil {
+		_ = clearer.removeMarker(ctx, a.marker)
 	}
-	err = also(err, own.close())
-	if errors.Is(err, ErrLost) {
-		return nil
+	if !a.renews() {
+		return
 	}
-	return ignoreAbsent(err)
+	folder, name := filepath.Split(a.marker)
+	entries, _ := os.ReadDir(folder)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), name+".") {
+			_ = clearer.removeMarker(ctx, folder+e.Name())
+		}
+	}
 }
 
 // fingerprint names one state of one file.
 func (f *found) fingerprint() string {
 	h := fnv.New128a()
 	h.Write(f.data)
-	fmt.Fprint(h, f.info.ModTime().UnixNano(), f.info.Size())
+	fmt.Fprint(h, f.file.ID(), f.info.Modified, f.info.Size)
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -44,10 +44,10 @@ func (h *Held) renew() {
 func (h *Held) stillOurs(due bool, trusted *time.Time, now time.Time, span time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || h.isLost {
+	if h.left || h.isLost {
 		return false
 	}
-	err := h.own.check(h.attempt.file.Path)
+	err := h.own.isOurs()
 	if err == nil && due {
 		err = h.attempt.renew(h.own, now)
 	}
@@ -74,12 +74,9 @@ func (a *attempt) renew(o *ownFile, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.open.WriteAt(data, 0); err != nil {
+	if err := o.file.WriteAt(data, 0); err != nil {
 		return err
 	}
-	info, err := o.open.Stat()
-	if err == nil {
-		o.claim, o.info = claim, info
-	}
-	return err
+	o.claim, o.data, o.written = claim, data, time.Now().UnixNano()
+	return nil
 }

@@ -115,7 +115,7 @@ func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 	if err := os.Remove(path + ".flock"); err != nil {
 		t.Fatal(err)
 	}
-	if locked := repoIsLocked(t, thief); locked.Evidence != lock.SameProcess {
+	if locked := repoIsLocked(t, thief); locked.Evidence != lock.KernelLockHeld {
 		t.Errorf("without the sibling: evidence is %q", locked.Evidence)
 	}
 	if err := unlock(); err != nil {

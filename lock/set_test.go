@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // some gives locks in a folder, by name.
@@ -41,7 +40,7 @@ func holdAll(t *testing.T, files ...lock.File) *lock.Set {
 func isFree(t *testing.T, path string) {
 	t.Helper()
 	isAbsent(t, path)
-	if err := platform.PeekKernelLock(path + ".flock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := peek(path + ".flock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("kernel lock of %s: %v; want it free", path, err)
 	}
 }

@@ -1,57 +1,121 @@
 package lock
 
-import "github.com/holdfast-go/holdfast/platform"
+import (
+	"sync"
+	"time"
 
-// Readers have the kernel lock together, LOCK_SH. The first one in creates the
-// lock file, with mode "shared"; the others join it. It stands for all of them,
-// until the last one out removes it: whoever, having let go, gets the exclusive
-// kernel lock is alone. A reader that dies, the first and the last included,
-// leaves at most a lock file whose readers are gone, which the kernel lock shows
-// to the next one who comes: a reader joins it, a writer takes it over.
+	"github.com/holdfast-go/holdfast/platform"
+)
 
-// isReaders reports whether a lock file stands for the readers who have the kernel
-// lock of this sibling.
-func (f *found) isReaders(sibling platform.FileID) bool {
-	return f.kind == claimReadable && f.claim.Mode == modeShared && f.claim.Flock == sibling.String()
+// Readers have the kernel lock of the sibling and of the lock file together, LOCK_SH. The
+// first one in creates the lock file, with mode "shared", and locks it shared from the
+// start, as flock(2) does not convert in one step; each further one takes its shared own
+// lock. The file stands for all of them, until the last one out removes it: whoever,
+// having let go, gets its exclusive lock is alone. A reader that dies, the first and the
+// last included, leaves at most a file whose own lock is free.
+
+// isReaders reports whether a file is one that readers may have together.
+func (p *place) isReaders(f *found) bool {
+	if f.claim == nil || f.claim.Mode != modeShared || f.claim.released {
+		return false
+	}
+	here, copied := p.asLock(f.claim.KernelLock, f.file.ID())
+	return here && !copied
 }
 
-// join takes part in a lock file that another reader has made.
+// join takes part in a lock file that another reader has made, and of which we have the
+// shared lock.
 func (a *attempt) join(f *found) *ownFile {
-	return &ownFile{claim: a.newClaim(), nonce: f.claim.Nonce, info: f.info}
+	own := &ownFile{file: f.file, path: a.file.Path, data: f.data, written: f.info.Modified, claim: a.newClaim(f.file.ID(), platform.Shared)}
+	own.claim.Nonce = f.claim.Nonce
+	return own
 }
 
-// checkStill returns ErrLost unless the readers' lock file is still there. While
-// one of them has the kernel lock, no participant replaces it.
-func (h *Held) checkStill() error { return h.own.check(h.attempt.file.Path) }
-
-// dropAsReader lets go of the kernel lock, and then removes the readers' lock file if
-// we were the last of them, also those of a sibling that was replaced since.
-func (a *attempt) dropAsReader() error {
-	last, err := a.kernel.TurnExclusive()
-	if err != nil {
+// leave lets go of a readers' file, and removes it if nobody else has it.
+func (p *place) leave(f *platform.File, at func(step)) error {
+	if err := f.Unlock(); err != nil {
 		return err
 	}
-	a.at(stepUnlocked)
-	if last {
-		removeReaders(a.file.Path, a.sibling)
-		a.at(stepRemoved)
-	}
-	return a.dropKernelLock()
-}
-
-// clearReaders removes a readers' lock file whose readers have all gone, as the
-// exclusive kernel lock, which the caller has and does not use, shows. The last
-// reader can't, when that lock goes to somebody else the moment it lets go.
-func clearReaders(path string, kernel *platform.KernelLock) {
-	if id, same, err := kernel.At(path + siblingSuffix); err == nil && same {
-		removeReaders(path, id)
+	at(stepSharedDropped)
+	switch err := f.TryLock(platform.Exclusive); err {
+	case nil:
+		at(stepAlone)
+		return p.clear(f, p.file.Path, at)
+	case platform.ErrBusy:
+		// Others read, and the last one of them does the same; or somebody has it for
+		// an instant, only to look, and then we were the last.
+		p.clearSoon()
+		return nil
+	default:
+		return err
 	}
 }
 
-// removeReaders is for who has the exclusive kernel lock of this sibling. What can't be
-// told or removed stays, for whoever acquires the lock next.
-func removeReaders(path string, sibling platform.FileID) {
-	if f, err := look(path); err == nil && f.isReaders(sibling) {
-		_ = platform.Remove(path)
+// clear removes the file at path, whose exclusive own lock the caller has and does not
+// use (rule A), if it is still there (rule B) and nobody's claim: of readers who have all
+// gone, or of one who died while claiming.
+func (p *place) clear(f *platform.File, path string, at func(step)) error {
+	var is found
+	stands, err := f.IsAt(path)
+	if err == nil && stands {
+		err = is.read(p, f)
 	}
+	if err != nil || !stands || !p.isReaders(&is) && !(is.content == contentNone && is.info.Marked()) {
+		return err
+	}
+	// What was read can't be anybody else's by now, but the path can lead elsewhere.
+	if stands, err = f.IsAt(path); err != nil || !stands {
+		return err
+	}
+	err = ignoreAbsent(platform.Remove(path))
+	at(stepRemoved)
+	return err
+}
+
+// clearing is the locks for which a goroutine of clearSoon is at work; guarded by
+// clearingMu.
+var (
+	clearingMu sync.Mutex
+	clearing   = map[string]bool{}
+)
+
+// clearSoon looks again, a few times, whether the readers' file can be removed.
+func (p *place) clearSoon() {
+	clearingMu.Lock()
+	defer clearingMu.Unlock()
+	if clearing[p.file.Path] {
+		return
+	}
+	clearing[p.file.Path] = true
+	go func() {
+		for delay := time.Millisecond; delay < time.Second; delay *= 4 {
+			time.Sleep(delay)
+			f, err := p.open(p.file.Path)
+			if err != nil {
+				break
+			}
+			err = f.TryLock(platform.Exclusive)
+			if err == nil {
+				_ = p.clear(f, p.file.Path, func(step) {})
+			}
+			_ = f.Close()
+			if err != platform.ErrBusy {
+				break
+			}
+		}
+		clearingMu.Lock()
+		defer clearingMu.Unlock()
+		delete(clearing, p.file.Path)
+	}()
+}
+
+// abandon lets go of a file that we have made, and could not lock as somebody looks at
+// it: a thread waits for that, and then removes it.
+func (a *attempt) abandon(f *platform.File, path string) {
+	parkAlone(func() {
+		if f.WaitLock(platform.Exclusive) == nil {
+			_ = a.clear(f, path, func(step) {})
+		}
+		_ = f.Close()
+	}, func() { _ = f.Close() })
 }

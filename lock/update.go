@@ -3,8 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -93,12 +93,9 @@ func followLinks(path string) (string, error) {
 // readForUpdate returns nil for a file that does not exist, and never for one that
 // does.
 func readForUpdate(path string) ([]byte, error) {
-	f, err := platform.OpenRegular(path, os.O_RDONLY)
+	data, err := platform.ReadRegular(path, math.MaxInt-1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	} else if err != nil {
-		return nil, err
 	}
-	defer f.Close()
-	return io.ReadAll(f)
+	return data, err
 }

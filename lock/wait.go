@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -21,14 +22,19 @@ import (
 // ErrTimeout and context.DeadlineExceeded, or context.Canceled. A ctx that is done
 // before is refused with its own cause. Any other error ends the wait at once; so
 // does ErrReentrant.
+//
+// A wait in the kernel can't be called off: after ctx has ended, a thread and a
+// descriptor stay with the lock until it is let go of by who has it, and are used by the
+// next one who waits for it here. A process has at most 64 of these, for all locks;
+// beyond that it looks from time to time.
 func (f File) Acquire(ctx context.Context) (*Held, error) {
 	return f.wait(ctx, platform.Exclusive)
 }
 
 // AcquireShared is Acquire for a lock that any number of readers can have
 // together, and none beside an exclusive holder. Readers who come after a waiting
-// writer wait behind it. As to where shared means exclusive, and the rest, see
-// TryAcquireShared.
+// writer wait behind it (on Linux). As to where shared means exclusive, and the rest,
+// see TryAcquireShared.
 func (f File) AcquireShared(ctx context.Context) (*Held, error) {
 	return f.wait(ctx, platform.Shared)
 }
@@ -64,7 +70,8 @@ func within[H Hold](ctx context.Context, limit time.Duration, acquire, try func(
 }
 
 func (f File) wait(ctx context.Context, mode platform.Mode) (*Held, error) {
-	a, err := f.begin(mode)
+	w := &waiter{poll: newBackoff(maxDelay), alien: newBackoff(maxAlienDelay)}
+	a, err := f.attempt(mode, w)
 	if err != nil {
 		return nil, err
 	}
@@ -74,62 +81,44 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*Held, error) {
 	if err := a.reentrant(ctx); err != nil {
 		return nil, err
 	}
-	t := enqueue(a.file.Path, a.mode)
-	defer t.leave()
-	w := waiter{attempt: a, ticket: t, queue: t.queue, poll: newBackoff(maxDelay), alien: newBackoff(maxAlienDelay)}
+	w.attempt = a
+	w.ticket = enqueue(a.file.Path, a.mode)
+	defer w.ticket.leave()
+	w.queue = w.ticket.queue
 	defer w.stop()
-	return w.acquire(ctx)
+	if err := w.turn(ctx); err != nil {
+		return nil, w.gaveUp(ctx, err)
+	}
+	held, err := a.acquire(ctx)
+	switch {
+	case err == nil && ctx.Err() == nil:
+		return held, nil
+	case err == nil: // cancel beats acquire
+		rerr := held.Release()
+		return nil, also(w.gaveUp(ctx, nil), rerr)
+	case ctx.Err() != nil:
+		return nil, w.gaveUp(ctx, err)
+	}
+	return nil, err
 }
 
 // maxAlienDelay is short, as others who wait for a holder without kernel lock may do
 // so by looking every few milliseconds. Only the first of all of us does it.
 const maxAlienDelay = 20 * time.Millisecond
 
-// A waiter is one goroutine on its way through its process's queue.
+// A waiter is one goroutine on its way through its process's queue, with the patience of
+// Acquire.
 type waiter struct {
-	*attempt
-	ticket *ticket
-	queue  *queue
-	poll   backoff // for a place among those who wait in the kernel
-	alien  backoff // for a holder without kernel lock
-	// turnstile is kept from arrival until the lock file is won, if it is not won at
-	// the first look, before inLine is set.
-	turnstile *platform.Turnstile
-	inLine    bool
+	attempt *attempt
+	ticket  *ticket
+	queue   *queue
+	poll    backoff // for a place among those who wait in the kernel
+	alien   backoff // for a holder without kernel lock
 
 	waiting bool
 	notice  *time.Timer // nil without OnWait
 	calling sync.Mutex  // held while OnWait runs
 	stopped bool        // guarded by calling
-}
-
-func (w *waiter) acquire(ctx context.Context) (*Held, error) {
-	if err := w.turn(ctx); err != nil {
-		return nil, w.gaveUp(ctx, err)
-	}
-	for {
-		held, err := w.acquireAsFirst(ctx)
-		var locked *ErrLocked
-		switch {
-		case err == nil && ctx.Err() == nil:
-			return held, nil
-		case err == nil: // cancel beats acquire
-			rerr := held.Release()
-			return nil, also(w.gaveUp(ctx, nil), rerr)
-		case ctx.Err() != nil:
-			return nil, w.gaveUp(ctx, err)
-		case !errors.As(err, &locked) && err != errReplaced:
-			return nil, err
-		}
-		// No kernel lock stands for this holder. Look again later, from our place in
-		// the queue.
-		if !w.inLine {
-			w.inLine = true
-			continue
-		}
-		w.begunToWait()
-		w.alien.sleep(ctx)
-	}
 }
 
 // turn waits until we are the first in this process's queue.
@@ -148,121 +137,271 @@ func (w *waiter) turn(ctx context.Context) error {
 	}
 }
 
-// acquireAsFirst takes the kernel lock when it is our turn, and then the lock.
-func (w *waiter) acquireAsFirst(ctx context.Context) (*Held, error) {
-	again := false
-	err := w.takeKernelLock(func(sibling string, _ platform.Mode) (*platform.KernelLock, error) {
-		if again && w.turnstile != nil {
-			w.turnstile.Open() // the old sibling's
-			w.turnstile = nil
-			return nil, errReplaced
-		}
-		again = true
-		return w.kernelLock(ctx, sibling)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return w.claim(ctx)
-}
-
-// kernelLock takes the turnstile and the kernel lock: at once if they are free,
-// or else by a wait in the kernel, our own or one that was left to us.
-func (w *waiter) kernelLock(ctx context.Context, sibling string) (*platform.KernelLock, error) {
-	w.mode = w.queue.key.mode // unless we overtake
-	for {
-		wait := w.queue.adopted()
-		adopted := wait != nil
-		if !adopted {
-			lock, err := w.tryKernelLock(sibling)
-			if err != platform.ErrBusy {
-				return lock, err
-			}
+// lockSibling waits for the sibling: at once if it is free, or else by a wait in the
+// kernel, our own or one that was left to us.
+func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, error) {
+	for ctx.Err() == nil {
+		f, err := a.openSibling()
+		if errors.Is(err, platform.ErrLeased) {
 			w.begunToWait()
-			if ctx.Done() == nil && w.turnstile != nil && countParked() {
-				// Nothing can end this wait early, and nobody is before us but who
-				// has the lock: it needs no goroutine of its own.
-				defer uncountParked()
-				return w.turnstile.WaitKernelLock(w.mode)
+			w.poll.sleep(ctx)
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		parked := w.queue.adopted(atSibling, f)
+		if parked != nil {
+			_ = f.Close() // it has no lock
+		} else {
+			at, err := w.tryToPass(f)
+			if err != platform.ErrBusy {
+				f.LeaveTurnstile()
+				return f, err
 			}
-			if wait = w.queue.park(sibling, w.queued(), w.turnstile); wait == nil {
-				w.poll.sleep(ctx) // enough threads are parked
-				if ctx.Err() != nil {
-					return nil, ctx.Err()
-				}
+			if _, err := f.Stat(); err != nil { // it is looked after by its identity
+				return nil, also(fmt.Errorf("lock: %w", err), f.Close())
+			}
+			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: func(f *platform.File, _ error) { _ = f.Close() }}
+			if !w.queue.park(atSibling, parked) { // enough threads are
+				_ = f.Close()
+				w.begunToWait()
+				w.poll.sleep(ctx)
 				continue
 			}
-			w.turnstile = nil // it went with the wait
 		}
 		w.begunToWait()
-		place, overtaken, err := w.await(ctx, wait, sibling)
-		if overtaken != nil || err != nil {
-			return overtaken, err
+		watch := siblingWatch{waiter: w, parked: parked}
+		came, err := w.await(ctx, atSibling, parked, watch.look)
+		switch {
+		case came:
+			parked.file.LeaveTurnstile()
+			return parked.file, err
+		case err != nil || watch.overtaken:
+			return watch.file, err
 		}
-		w.turnstile = place.turnstile
-		if place.err != nil && adopted {
-			continue // it was for another caller to hear
+	}
+	return nil, ctx.Err()
+}
+
+// tryToPass tries for the lock of the sibling. ErrBusy comes with how far we got at the
+// turnstile. Who finds nobody at the turnstile need not take it: whoever takes it from then
+// on came later.
+func (w *waiter) tryToPass(f *platform.File) (turnstile, error) {
+	a := w.attempt
+	if !a.queued() || isStuck(a.file.Path) {
+		return turnstileNone, f.TryLock(a.mode)
+	}
+	taken, err := f.TurnstileTaken()
+	if err != nil {
+		return turnstileNone, err
+	}
+	if !taken {
+		if err := f.TryLock(a.mode); err != platform.ErrBusy {
+			return turnstileNone, err
 		}
-		return place.lock, place.err
+	}
+	switch err := f.TryTurnstile(); err {
+	case nil:
+		return turnstileOurs, f.TryLock(a.mode)
+	case platform.ErrBusy:
+		return turnstileWaiting, err
+	default:
+		return turnstileNone, err
 	}
 }
 
-// overtakeAfter is how often, while the kernel's queue does not move for us, we look
-// whether it is stuck. Who is first in it, and has to look again from time to time,
-// does so more often.
-const overtakeAfter = 2 * maxDelay
-
-// await waits for what comes of a wait in the kernel. A process that was stopped
-// (SIGSTOP, Ctrl-Z) while it had the turnstile would keep all others waiting for a
-// lock that nobody has. So from time to time we try for the kernel lock without
-// the turnstile, and if we find it free twice in a row, we overtake: with an
-// exclusive one, as readers need the turnstile to be together. The wait in the
-// kernel stays as it is.
-func (w *waiter) await(ctx context.Context, wait *kernelWait, sibling string) (kernelPlace, *platform.KernelLock, error) {
-	for free := 0; ; {
-		turn, cancel := context.WithTimeout(ctx, overtakeAfter+rand.N(overtakeAfter))
-		place, err := w.queue.take(turn, wait)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return place, nil, err
-		}
-		if !w.queued() {
-			continue // nothing to overtake
-		}
-		switch lock, err := platform.TryKernelLock(sibling, platform.Exclusive); {
-		case err == platform.ErrBusy:
-			free = 0
-		case err != nil:
-			return kernelPlace{}, nil, err
-		case free == 0:
-			free++
-			if err := lock.Unlock(); err != nil {
-				return kernelPlace{}, nil, err
+// await waits for what comes of a wait in the kernel, and calls look from time to time. It
+// returns the wait's error if it came; or ctx's, and then the wait stays, for the next one;
+// or neither, when look says that there is nothing to wait for any more.
+func (w *waiter) await(ctx context.Context, at int, parked *wait, look func() (again time.Duration)) (came bool, err error) {
+	timer := time.NewTimer(jitter(firstLook))
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-parked.came:
+			w.queue.took(at)
+			return true, err
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-timer.C:
+			again := look()
+			w.attempt.at(stepLooked)
+			if again == 0 {
+				return false, nil
 			}
-		default:
-			w.mode = platform.Exclusive
-			return kernelPlace{}, lock, nil
+			timer.Reset(jitter(again))
 		}
 	}
 }
 
-func (w *waiter) tryKernelLock(sibling string) (*platform.KernelLock, error) {
-	if !w.queued() {
-		return platform.TryKernelLock(sibling, w.mode)
+// How often a wait in the kernel is looked after: seldom when it has lasted, and soon
+// again when it seems to be stuck.
+const (
+	firstLook = 40 * time.Millisecond
+	mostLook  = time.Second
+)
+
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
+
+// siblingWatch looks after a wait for the sibling: whether that is still where newcomers
+// look for it, and whether somebody keeps all others from a lock that nobody has, as they
+// were stopped (SIGSTOP, Ctrl-Z) at the turnstile, or with the sibling's lock in their
+// hand. To overtake them is safe, as it is not the queue that keeps two from having the
+// lock; it is only not their turn.
+type siblingWatch struct {
+	waiter *waiter
+	parked *wait
+	delay  time.Duration
+	free   int // times in a row that nobody had it, and yet it did not come to us
+
+	overtaken bool
+	file      *platform.File // the sibling, if its lock was what is ours by overtaking
+}
+
+// look returns when to look again; 0 if the wait is over.
+func (s *siblingWatch) look() time.Duration {
+	w := s.waiter
+	a := w.attempt
+	if at, err := s.parked.file.IsAt(a.sibling); err == nil && !at {
+		w.queue.leaveWait(atSibling)
+		return 0
 	}
-	if w.turnstile == nil {
-		if !w.inLine && w.mode == platform.Exclusive { // readers need the turnstile itself
-			if lock, err := platform.TryUnqueued(sibling); err != platform.ErrBusy {
-				return lock, err
+	switch {
+	case w.queue.atTurnstile(s.parked):
+		file, err := a.openSibling()
+		if err == nil {
+			if err = file.TryLock(a.mode); err == nil && s.free > 0 {
+				w.queue.overtake()
+				s.overtaken, s.file = true, file
+				return 0
+			}
+			_ = file.Close()
+		}
+		s.count(err == nil)
+	case a.nobodyHas(s.free > 0):
+		if s.free > 0 {
+			w.queue.leaveWait(atSibling)
+			s.overtaken = true
+			return 0
+		}
+		s.count(true)
+	default:
+		s.count(false)
+	}
+	if s.free > 0 {
+		return firstLook
+	}
+	s.delay = min(max(2*s.delay, firstLook), mostLook)
+	return s.delay
+}
+
+func (s *siblingWatch) count(free bool) {
+	if s.free++; !free {
+		s.free = 0
+	}
+}
+
+// nobodyHas reports whether nobody has the lock, though somebody has that of the sibling:
+// they are on their way in, or out. If certain, nothing else will do than the kernel's
+// word on all of them.
+func (a *attempt) nobodyHas(certain bool) bool {
+	if !a.ownLocks() || !a.fsys.Trusted {
+		return false
+	}
+	if f, err := a.open(a.file.Path); err == nil {
+		err = f.TryLock(platform.Exclusive)
+		_ = f.Close()
+		if err != nil {
+			return false
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if !certain {
+		return true
+	}
+	sibling, err := platform.IdentifyFile(a.sibling)
+	if err != nil {
+		return false
+	}
+	locks, _ := platform.ListKernelLocks()
+	holders := locks.Holders(sibling)
+	for _, pid := range holders {
+		if pid == platform.Self().PID || !platform.HasOnlyLock(pid, sibling) {
+			return false
+		}
+	}
+	return len(holders) > 0
+}
+
+// lockOwn waits for a lock file that somebody has locked though the sibling is free: it
+// was replaced, or a child of a dead holder has it, or another program.
+func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
+	parked := w.queue.adopted(atLockFile, f)
+	if parked != nil && parked.mode != mode {
+		w.queue.leaveWait(atLockFile)
+		parked = nil
+	}
+	if parked != nil {
+		_ = f.Close() // it has no lock
+	}
+	for parked == nil {
+		// Who only looks is gone in an instant.
+		if f, err := (impatient{tries: 3}).lockOwn(ctx, a, f, path, mode); err != platform.ErrBusy {
+			return f, err
+		}
+		parked = &wait{file: f, mode: mode, giveBack: func(f *platform.File, err error) { a.giveBack(f, path, mode, err) }}
+		if !w.queue.park(atLockFile, parked) {
+			parked = nil
+			w.begunToWait()
+			if w.poll.sleep(ctx); ctx.Err() != nil {
+				return f, ctx.Err()
 			}
 		}
-		w.inLine = true
-		var err error
-		if w.turnstile, err = platform.TryTurnstile(sibling); err != nil {
-			return nil, err
-		}
 	}
-	return w.turnstile.TryKernelLock(w.mode)
+	w.begunToWait()
+	delay := firstLook
+	came, err := w.await(ctx, atLockFile, parked, func() time.Duration {
+		if at, err := parked.file.IsAt(path); err == nil && !at {
+			w.queue.leaveWait(atLockFile)
+			return 0
+		}
+		delay = min(2*delay, mostLook)
+		return delay
+	})
+	switch {
+	case came:
+		return parked.file, err
+	case err == nil:
+		err = errMoved
+	}
+	return nil, err
+}
+
+// giveBack lets go of a file's own lock that was waited for, and that nobody is left to
+// take.
+func (p *place) giveBack(f *platform.File, path string, mode platform.Mode, err error) {
+	if err == nil && mode == platform.Shared {
+		_ = p.leave(f, func(step) {})
+	} else if err == nil {
+		_ = p.clear(f, path, func(step) {})
+	}
+	_ = f.Close()
+}
+
+// lookAgain: no kernel lock stands for this holder, so look again from time to time, from
+// our place in the queue.
+func (w *waiter) lookAgain(ctx context.Context, _ *attempt, looked int, locked *ErrLocked) error {
+	switch {
+	case locked != nil:
+		w.begunToWait()
+		if w.alien.sleep(ctx); ctx.Err() != nil {
+			return locked
+		}
+	case looked > moves:
+		sleep(ctx, passage)
+	}
+	return nil
 }
 
 // begunToWait makes it known, once, that the lock was not to be had at once.
@@ -271,36 +410,35 @@ func (w *waiter) begunToWait() {
 		return
 	}
 	w.waiting = true
-	if w.file.Observer != nil {
-		locked, _ := w.kernelHolder()
-		w.observe(Event{Kind: Waiting, Holder: locked.Info, Evidence: locked.Evidence})
+	a := w.attempt
+	if a.file.Observer != nil {
+		locked, _ := a.kernelHolder()
+		a.observe(Event{Kind: Waiting, Holder: locked.Info, Evidence: locked.Evidence})
 	}
-	if w.file.OnWait == nil {
+	if a.file.OnWait == nil {
 		return
 	}
-	after := w.file.OnWaitAfter
+	after := a.file.OnWaitAfter
 	if after <= 0 {
 		after = time.Second
 	}
-	looker := *w.attempt // this goroutine goes on to change its own
 	w.notice = time.AfterFunc(after, func() {
 		w.calling.Lock()
 		defer w.calling.Unlock()
 		if w.stopped {
 			return
 		}
-		locked := looker.holder()
+		locked := a.holder()
 		if locked == nil {
 			return
 		}
-		locked.Waited = time.Since(w.begun)
-		w.file.OnWait(locked)
+		locked.Waited = time.Since(a.begun)
+		a.file.OnWait(locked)
 	})
 }
 
 // stop ends the wait, won or not.
 func (w *waiter) stop() {
-	w.turnstile.Open()
 	if w.notice != nil {
 		w.notice.Stop()
 		w.calling.Lock()
@@ -311,29 +449,29 @@ func (w *waiter) stop() {
 
 // gaveUp is the error of a wait that ctx ended.
 func (w *waiter) gaveUp(ctx context.Context, err error) error {
+	a := w.attempt
 	cause := contextError(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
 		cause = fmt.Errorf("%w: %w", ErrTimeout, cause)
 	}
 	var locked *ErrLocked
 	if !errors.As(err, &locked) {
-		if locked = w.holder(); locked == nil { // nobody is in the way by now
-			return pathError("acquire", w.file.Path, cause)
+		if locked = a.holder(); locked == nil { // nobody is in the way by now
+			return pathError("acquire", a.file.Path, cause)
 		}
 	}
-	locked.Waited, locked.Cause = time.Since(w.begun), cause
+	locked.Waited, locked.Cause = time.Since(a.begun), cause
 	return locked
 }
 
 // holder describes who is in the way, with the evidence on them; nil if nobody is. It
 // waits for nothing, not even for a process that is dying.
-func (a *attempt) holder() *ErrLocked {
+func (p *place) holder() *ErrLocked {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	locks, _ := platform.ListKernelLocks()
-	look := *a // looking finds out about the sibling, which is not ours to change
-	status, _, err := look.inspectOnce(ctx, locks)
-	locked := a.locked(a.file.Path, nil, Unknown, Unproven)
+	status, _, err := p.inspectOnce(ctx, locks, true)
+	locked := p.locked(p.file.Path, nil, Unknown, Unproven)
 	if err != nil {
 		return locked
 	}

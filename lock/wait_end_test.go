@@ -29,7 +29,7 @@ func TestAcquire_Cancel(t *testing.T) {
 	if locked.Info == nil || locked.Info.Nonce != held.Info().Nonce || locked.Verdict != lock.Alive || locked.Waited <= 0 {
 		t.Errorf("error is %+v", locked)
 	}
-	if err := platform.PeekKernelLock(f.Path + ".flock"); err != platform.ErrBusy {
+	if err := peek(f.Path + ".flock"); err != platform.ErrBusy {
 		t.Fatalf("kernel lock: %v; the wait must not have ended it", err)
 	}
 	letGo(t, held)

@@ -93,7 +93,7 @@ func inUse() uint64 {
 // that it takes no place in the queue.
 func TestAcquire_BehindTheQueue(t *testing.T) {
 	f := queued(t)
-	turnstile, err := platform.TryTurnstile(f.Path + ".flock")
+	turnstile, err := takeTurnstile(f.Path + ".flock")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestAcquire_BehindTheQueue(t *testing.T) {
 	if err := held.Release(); err != nil {
 		t.Error(err)
 	}
-	turnstile.Open()
+	turnstile.Close()
 	if err := getHeld(t, came).Release(); err != nil {
 		t.Error(err)
 	}
@@ -203,7 +203,7 @@ func TestAcquire_ParkedAreBounded(t *testing.T) {
 	}
 	parkedIs(t, 0)
 	for _, f := range files {
-		if err := platform.PeekKernelLock(f.Path + ".flock"); err != nil {
+		if err := peek(f.Path + ".flock"); err != nil {
 			t.Errorf("%s: %v; want it free", f.Path, err)
 		}
 		isAbsent(t, f.Path)
@@ -289,13 +289,13 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 			waitedFor(t, f)
 			removeFile(t, f.Path+".flock")
 			next := lockSibling(t, f)
-			if err := holder.Unlock(); err != nil {
+			if err := holder.Close(); err != nil {
 				t.Fatal(err)
 			}
 			holder = next
 		}
 		waitedFor(t, f)
-		if err := holder.Unlock(); err != nil {
+		if err := holder.Close(); err != nil {
 			t.Fatal(err)
 		}
 		letGo(t, getHeld(t, came))
@@ -303,9 +303,9 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 	}
 }
 
-func lockSibling(t *testing.T, f lock.File) *platform.KernelLock {
+func lockSibling(t *testing.T, f lock.File) *platform.File {
 	t.Helper()
-	k, err := platform.TryKernelLock(f.Path+".flock", platform.Exclusive)
+	k, err := lockFile(f.Path+".flock", platform.Exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}

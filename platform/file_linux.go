@@ -1,39 +1,140 @@
+//go:build !portable
+
 package platform
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-func changeTime(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Ctim.Nano() }
+const keepsMarks = true
 
-// identifyFile uses statx(2), of Linux 4.11, for the time of birth. Where it is
-// missing (older kernels, some sandboxes) lstat has the rest.
-func identifyFile(path string) (FileID, error) {
-	var st unix.Statx_t
-	err := again(func() error {
-		return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
-	})
-	switch err {
-	case nil:
-		id := FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}
-		if st.Mask&unix.STATX_BTIME != 0 {
-			id.Birth = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
-		}
-		return id, nil
-	case unix.ENOSYS, unix.EPERM:
-		info, err := os.Lstat(path)
-		if err != nil {
-			return FileID{}, err
-		}
-		st := info.Sys().(*syscall.Stat_t)
-		return FileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+// A descriptor is bare: package os would ask for it to be polled, in five further
+// system calls, which a regular file can't be.
+type descriptor struct{ fd int } // -1 once it is closed
+
+// open: that the file is opened non-blocking makes no difference to a regular file,
+// but a FIFO, or a lease, would block. Source: open(2), fcntl(2) F_SETLEASE.
+func open(path string, flag int) (*File, error) {
+	return newFile(path, flag|unix.O_NONBLOCK, 0o600)
+}
+
+func create(path string, mark bool) (*File, error) {
+	mode := uint32(0o600)
+	if mark {
+		mode |= unix.S_ISVTX
 	}
-	return FileID{}, &fs.PathError{Op: "statx", Path: path, Err: err}
+	return newFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, mode)
+}
+
+func newFile(path string, flag int, mode uint32) (*File, error) {
+	f := &File{path: path}
+	err := again(func() (err error) {
+		f.fd, err = unix.Open(path, flag|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+		return err
+	})
+	switch {
+	case err == nil:
+	case err == unix.EAGAIN:
+		return nil, f.error("open", ErrLeased)
+	case isNotRegular(err):
+		return nil, f.error("open", ErrNotRegular)
+	default:
+		return nil, f.error("open", err)
+	}
+	return f, nil
+}
+
+func (d *descriptor) closed() bool { return d.fd < 0 }
+
+func (d *descriptor) close() error {
+	fd := d.fd
+	d.fd = -1
+	return unix.Close(fd)
+}
+
+func (d *descriptor) stat() (Info, FileID, error) {
+	var st unix.Stat_t
+	err := again(func() error { return unix.Fstat(d.fd, &st) })
+	info, id := infoOf(&st)
+	return info, id, err
+}
+
+func look(path string) (Info, FileID, error) {
+	var st unix.Stat_t
+	if err := again(func() error { return unix.Lstat(path, &st) }); err != nil {
+		return Info{}, FileID{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	info, id := infoOf(&st)
+	return info, id, nil
+}
+
+func infoOf(st *unix.Stat_t) (Info, FileID) {
+	mode := fs.FileMode(st.Mode & 0o777)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		mode |= fs.ModeIrregular // of whatever kind
+	}
+	if st.Mode&unix.S_ISVTX != 0 {
+		mode |= fs.ModeSticky
+	}
+	return Info{Mode: mode, Size: st.Size, Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano(), Links: uint64(st.Nlink)},
+		FileID{Dev: uint64(st.Dev), Ino: st.Ino}
+}
+
+func (d *descriptor) readAt(data []byte, offset int64) (n int, err error) {
+	err = again(func() (err error) { n, err = unix.Pread(d.fd, data, offset); return err })
+	return n, err
+}
+
+// writeAt goes on after a write of less than was asked for, the rest of which then
+// says why.
+func (d *descriptor) writeAt(data []byte, offset int64) error {
+	for len(data) > 0 {
+		n := 0
+		err := again(func() (err error) { n, err = unix.Pwrite(d.fd, data, offset); return err })
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		data, offset = data[n:], offset+int64(n)
+	}
+	return nil
+}
+
+func (d *descriptor) sync() error {
+	return again(func() error { return unix.Fsync(d.fd) })
+}
+
+func (d *descriptor) truncate(size int64) error {
+	return again(func() error { return unix.Ftruncate(d.fd, size) })
+}
+
+func (d *descriptor) unmark() error {
+	info, _, err := d.stat()
+	if err != nil {
+		return err
+	}
+	return again(func() error { return unix.Fchmod(d.fd, uint32(info.Mode.Perm())) })
+}
+
+func (d *descriptor) beingWritten() (bool, error) {
+	defer unix.FcntlInt(uintptr(d.fd), unix.F_SETLEASE, unix.F_UNLCK)
+	switch _, err := unix.FcntlInt(uintptr(d.fd), unix.F_SETLEASE, unix.F_RDLCK); err {
+	case nil:
+		return false, nil
+	case unix.EAGAIN:
+		return true, nil
+	case unix.EINVAL: // a filesystem without leases
+		return false, errors.ErrUnsupported
+	default:
+		return false, err
+	}
 }
 
 // renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the
@@ -49,22 +150,4 @@ func renameNew(from, to string) error {
 		return linkNew(from, to)
 	}
 	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
-}
-
-func beingWritten(path string) (bool, error) {
-	f, err := OpenRegular(path, os.O_RDONLY)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close() // which gives up the lease, too
-	switch _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err {
-	case nil:
-		return false, nil
-	case unix.EAGAIN:
-		return true, nil
-	case unix.EINVAL: // a filesystem without leases
-		return false, &fs.PathError{Op: "lease", Path: path, Err: errors.ErrUnsupported}
-	default:
-		return false, &fs.PathError{Op: "lease", Path: path, Err: err}
-	}
 }

@@ -1,81 +1,121 @@
 package platform_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Files.
 
-func TestCreateIncomplete_Umask(t *testing.T) {
-	for _, umask := range []int{0, 0o022, 0o027, 0o077, 0o177} {
+// TestCreate_Umask: whatever the umask takes away, the mark stays.
+func TestCreate_Umask(t *testing.T) {
+	if !platform.KeepsMarks {
+		t.Skip("needs marks")
+	}
+	for _, umask := range []int{0, 0o022, 0o027, 0o077, 0o177, 0o777} {
 		path := filepath.Join(t.TempDir(), "file")
 		old := syscall.Umask(umask)
-		f, err := platform.CreateIncomplete(path)
+		f, err := platform.Create(path, true)
 		syscall.Umask(old)
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, err := os.Lstat(path)
-		if err != nil || before.Mode() != 0o200 || !platform.IsIncomplete(before) {
-			t.Errorf("umask %04o: created as %v (%v)", umask, before.Mode(), err)
+		info, err := f.Stat()
+		if want := os.FileMode(0o600 &^ umask); err != nil || !info.Marked() || info.Mode.Perm() != want {
+			t.Errorf("umask %04o: created as %v (%v)", umask, info.Mode, err)
 		}
-		if err := f.MarkComplete(); err != nil {
-			t.Error(err)
-		}
-		if after, err := os.Lstat(path); err != nil || after.Mode() != 0o600 {
-			t.Errorf("umask %04o: completed as %v (%v)", umask, after.Mode(), err)
-		}
-		f.Close()
+		closed(t, f)
 	}
 }
 
-// TestIdentifyFile_InodeReused: a file deleted and made anew is another one, even
-// in the same inode, once the filesystem's clock has gone on (4 ms on ext4).
-func TestIdentifyFile_InodeReused(t *testing.T) {
+// TestOpen_NotAFile: nothing is followed, waited for, or left open.
+func TestOpen_NotAFile(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "file")
-	make := func() platform.FileID {
-		t.Helper()
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		id, err := platform.IdentifyFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if id.Birth == 0 {
-			if fsys, err := platform.FilesystemOf(path); err != nil || fsys.Kind == "ext4" || fsys.Kind == "xfs" || fsys.Kind == "btrfs" {
-				t.Fatalf("no time of birth on %s (%v)", fsys.Kind, err)
-			}
-			t.Skip("needs a filesystem that keeps the time of birth")
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		return id
+	path := func(name string) string { return filepath.Join(dir, name) }
+	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	first := make()
-	var next platform.FileID
-	eventually(t, "a file is made in another moment", func() bool {
-		next = make()
-		return next.Birth != first.Birth
+	defer syscall.Close(socket)
+	t.Chdir(dir) // a socket's address is short
+	err = errors.Join(os.Mkdir(path("directory"), 0o700), syscall.Mkfifo(path("fifo"), 0o600),
+		syscall.Bind(socket, &syscall.SockaddrUnix{Name: "socket"}),
+		os.WriteFile(path("target"), nil, 0o600), os.Symlink("target", path("link")), os.Symlink("absent", path("dangling")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Let go of a goroutine that hangs.
+	t.Cleanup(func() {
+		if fd, err := syscall.Open(path("fifo"), syscall.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
+			syscall.Close(fd)
+		}
 	})
-	if age := time.Since(time.Unix(0, first.Birth)); age < -patience || age > 2*patience {
-		t.Errorf("born %s ago", age)
+	for _, name := range []string{"directory", "fifo", "socket", "link", "dangling"} {
+		t.Run(name, func(t *testing.T) {
+			before := descriptors(t)
+			for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE} {
+				promptly(t, "Open", func() {
+					if _, err := platform.Open(path(name), flag); !errors.Is(err, platform.ErrNotRegular) {
+						t.Errorf("Open: %v", err)
+					}
+				})
+			}
+			promptly(t, "ReadRegular", func() {
+				if _, err := platform.ReadRegular(path(name), 100); !errors.Is(err, platform.ErrNotRegular) {
+					t.Errorf("ReadRegular: %v", err)
+				}
+			})
+			if after := descriptors(t); after != before {
+				t.Errorf("%d descriptors became %d", before, after)
+			}
+		})
 	}
-	if next == first {
-		t.Errorf("two files are %v", first)
+	if _, err := os.Lstat(path("absent")); err == nil {
+		t.Error("created what a dangling link names")
 	}
-	t.Logf("inode %d, then %d", first.Ino, next.Ino)
+}
+
+// TestOpen_NotPermitted: to lock a file one need not be allowed to write it.
+func TestOpen_NotPermitted(t *testing.T) {
+	if os.Geteuid() == 0 {
+		// Permissions do not bind root. Run this test as somebody else.
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestOpen_NotPermitted$", "-test.v")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
+		cmd.Dir = "/"
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+			t.Errorf("as another user: %v\n%s", err, out)
+		}
+		return
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := platform.Open(path, os.O_RDWR|os.O_CREATE); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("to write: %v, want permission denied", err)
+	}
+	f, err := platform.Open(path, os.O_RDONLY)
+	if err == nil {
+		err = errors.Join(f.TryLock(platform.Exclusive), f.Close())
+	}
+	if err != nil {
+		t.Errorf("to read, and locked: %v", err)
+	}
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := platform.Open(path, os.O_RDONLY); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("what may not be read: %v", err)
+	}
 }
 
 func TestIdentifyFile_DoesNotFollow(t *testing.T) {

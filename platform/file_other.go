@@ -7,40 +7,28 @@ import (
 	"os"
 )
 
-const openNonBlock = 0
+// openNoFollow: Plan 9 has no symbolic links, and package syscall does not pass it on to
+// Node.js. Open has looked before.
+const openNoFollow, openNonBlock = 0, 0
 
-func identifyFile(path string) (FileID, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return FileID{}, err
-	}
-	id, ok := identity(info)
-	if !ok {
-		return FileID{}, &fs.PathError{Op: "lstat", Path: path, Err: fs.ErrInvalid}
-	}
-	return id, nil
+const keepsMarks = false
+
+func createFile(path string, _ bool) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 }
 
-func sameFile(id FileID, _ string, info fs.FileInfo) bool {
-	other, ok := identity(info)
-	return ok && id.Dev == other.Dev && id.Ino == other.Ino
-}
+func identify(f *os.File) (FileID, error) { return identity(f.Stat()) }
 
-func createFile(path string, incomplete bool) (*os.File, error) {
-	mode := fs.FileMode(0o600)
-	if incomplete {
-		mode = 0o200
-	}
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-}
+func identifyAt(_ string, info fs.FileInfo) (FileID, error) { return identity(info, nil) }
 
-func markComplete(f *os.File) error { return f.Chmod(0o600) }
+func links(fs.FileInfo) uint64 { return 1 }
 
-// isIncomplete sees no mark where there are no modes: on wasip1, for which
-// package syscall makes up 0600, and under Node.js on Windows.
-func isIncomplete(info fs.FileInfo) bool { return info.Mode() == 0o200 }
+// isNoLinks: see File.Link.
+func isNoLinks(error) bool { return true }
 
-// isNoLocks: see lockError. There are no locks to be had anyway.
+func isNotRegular(error) bool { return false }
+
+// isNoLocks: see File.TryLock. There are no locks to be had anyway.
 func isNoLocks(error) bool { return false }
 
 // replaceFile is not atomic on Plan 9, which can't rename over a file: package os
@@ -48,3 +36,5 @@ func isNoLocks(error) bool { return false }
 func replaceFile(from, to string) error { return os.Rename(from, to) }
 
 func renameNew(from, to string) error { return linkNew(from, to) }
+
+func isMarked(fs.FileInfo) bool { return false }

@@ -6,17 +6,17 @@ import (
 	"syscall"
 )
 
-// openNoFollow: there are no symbolic links.
-const openNoFollow = 0
-
 // identity: a path number names one file of a server, and a file that takes a
 // removed one's name has another. Source: intro(5).
-func identity(info fs.FileInfo) (FileID, bool) {
+func identity(info fs.FileInfo, err error) (FileID, error) {
+	if err != nil {
+		return FileID{}, err
+	}
 	d, ok := info.Sys().(*syscall.Dir)
 	if !ok {
-		return FileID{}, false
+		return FileID{}, fs.ErrInvalid
 	}
-	return FileID{Dev: uint64(d.Type)<<32 | uint64(d.Dev), Ino: d.Qid.Path}, true
+	return FileID{Dev: uint64(d.Type)<<32 | uint64(d.Dev), Ino: d.Qid.Path}, nil
 }
 
 // removeFile has to look first, as remove(5) takes empty directories as well. One

@@ -3,7 +3,6 @@ package platform_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,10 +24,7 @@ func TestReadRegular_Limit(t *testing.T) {
 		if err := os.WriteFile(path, want, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		data, info, err := platform.ReadRegular(path, limit)
-		if info == nil || info.Size() != size {
-			t.Fatalf("size %d: described as %v", size, info)
-		}
+		data, err := platform.ReadRegular(path, limit)
 		if size <= limit && (err != nil || !bytes.Equal(data, want)) {
 			t.Errorf("size %d: %d bytes, %v", size, len(data), err)
 		}
@@ -36,8 +32,8 @@ func TestReadRegular_Limit(t *testing.T) {
 			t.Errorf("size %d: %d bytes, %v; want ErrTooLarge", size, len(data), err)
 		}
 	}
-	if _, info, err := platform.ReadRegular(path+".absent", limit); !errors.Is(err, fs.ErrNotExist) || info != nil {
-		t.Errorf("absent: %v, %v", info, err)
+	if _, err := platform.ReadRegular(path+".absent", limit); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent: %v", err)
 	}
 }
 
@@ -51,7 +47,7 @@ func TestReadRegular_ReadsNoMoreThanItMust(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, _, err := platform.ReadRegular(path, 64<<10); !errors.Is(err, platform.ErrTooLarge) {
+	if _, err := platform.ReadRegular(path, 64<<10); !errors.Is(err, platform.ErrTooLarge) {
 		t.Errorf("error is %v, want ErrTooLarge", err)
 	}
 	runtime.ReadMemStats(&after)
@@ -71,78 +67,81 @@ func TestReadRegular_NotRegular(t *testing.T) {
 		t.Skip("needs symbolic links:", err)
 	}
 	for _, path := range []string{link, dangling, dir} {
-		data, info, err := platform.ReadRegular(path, 100)
+		data, err := platform.ReadRegular(path, 100)
 		if !errors.Is(err, platform.ErrNotRegular) || data != nil {
 			t.Errorf("%s: %q, %v; want ErrNotRegular", path, data, err)
-		}
-		if info == nil || info.Mode().IsRegular() {
-			t.Errorf("%s: described as %v", path, info)
 		}
 	}
 }
 
-func TestOpenRegular(t *testing.T) {
+func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if _, err := platform.OpenRegular(path, os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := platform.Open(path, os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v", err)
 	}
-	f, err := platform.OpenRegular(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt([]byte("x"), 5); err != nil {
+	f := open(t, path)
+	if err := f.WriteAt([]byte("x"), 5); err != nil {
 		t.Error(err)
 	}
-	f.Close()
 	if info, err := os.Lstat(path); err != nil || info.Size() != 6 || runtime.GOOS != "windows" && info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if _, err := platform.OpenRegular(dir, os.O_RDONLY); !errors.Is(err, platform.ErrNotRegular) {
+	if _, err := platform.Open(dir, os.O_RDONLY); !errors.Is(err, platform.ErrNotRegular) {
 		t.Errorf("directory: %v", err)
 	}
-	dangling := filepath.Join(dir, "dangling")
-	if err := os.Symlink(path+".absent", dangling); err != nil {
+	link, dangling := filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
+	if err := errors.Join(os.Symlink(path, link), os.Symlink(path+".absent", dangling)); err != nil {
 		t.Skip("needs symbolic links:", err)
 	}
-	if _, err := platform.OpenRegular(dangling, os.O_RDWR|os.O_CREATE); err == nil {
-		t.Error("followed a dangling link")
+	for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE} {
+		for _, path := range []string{link, dangling} {
+			if f, err := platform.Open(path, flag); err == nil {
+				t.Errorf("followed %s with %#x", path, flag)
+				f.Close()
+			}
+		}
 	}
 	if _, err := os.Lstat(path + ".absent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("created what a dangling link names")
 	}
 }
 
-func TestCreateIncomplete(t *testing.T) {
+func TestCreate(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	f, err := platform.CreateIncomplete(path)
-	if err != nil {
-		t.Fatal(err)
+	for _, mark := range []bool{false, true} {
+		os.Remove(path)
+		f, err := platform.Create(path, mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		marked := func(want bool, when string) {
+			t.Helper()
+			if info, err := f.Stat(); err != nil || info.Marked() != want && platform.KeepsMarks {
+				t.Errorf("%s: %v, %v; marked should be %v", when, info, err, want)
+			}
+		}
+		marked(mark, "created")
+		if err := f.WriteAt([]byte("content"), 0); err != nil {
+			t.Fatal(err)
+		}
+		marked(mark, "written")
+		if info, err := os.Lstat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+			t.Errorf("mode is %v, want 0600", info.Mode())
+		}
+		if err := f.Unmark(); err != nil {
+			t.Fatal(err)
+		}
+		marked(false, "not any more")
+		if data, err := os.ReadFile(path); err != nil || string(data) != "content" {
+			t.Errorf("content is %q (%v)", data, err)
+		}
 	}
-	defer f.Close()
-	if _, err := io.WriteString(f, "content"); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Lstat(path); err != nil || !platform.IsIncomplete(info) {
-		t.Errorf("not marked: %v, %v", info, err)
-	}
-	if err := f.MarkComplete(); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Lstat(path)
-	if err != nil || platform.IsIncomplete(info) {
-		t.Errorf("still marked: %v, %v", info, err)
-	}
-	if runtime.GOOS != "windows" && info.Mode() != 0o600 {
-		t.Errorf("mode is %v, want 0600", info.Mode())
-	}
-	if data, err := os.ReadFile(path); err != nil || string(data) != "content" {
-		t.Errorf("content is %q (%v)", data, err)
-	}
-
 	for _, there := range []string{"file", "directory", "link", "dangling"} {
 		at := filepath.Join(dir, there)
+		var err error
 		switch there {
 		case "directory":
 			err = os.Mkdir(at, 0o700)
@@ -154,83 +153,150 @@ func TestCreateIncomplete(t *testing.T) {
 		if err != nil {
 			t.Skip("needs symbolic links:", err)
 		}
-		if _, err := platform.CreateIncomplete(at); !errors.Is(err, fs.ErrExist) {
+		if _, err := platform.Create(at, true); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("where there is a %s: %v, want ErrExist", there, err)
 		}
 	}
 	if _, err := os.Lstat(path + ".absent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("created what a dangling link names")
 	}
-	if _, err := platform.CreateIncomplete(filepath.Join(dir, "absent", "file")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := platform.Create(filepath.Join(dir, "absent", "file"), false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without its folder: %v", err)
 	}
 }
 
-func TestNewFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	f, err := platform.Create(path)
-	if err != nil {
-		t.Fatal(err)
+func TestFile_Contents(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "file"))
+	holds := func(want string) {
+		t.Helper()
+		if is, err := f.Holds([]byte(want)); err != nil || !is {
+			t.Errorf("does not hold %.20q (%v)", want, err)
+		}
+		for _, other := range []string{want + "x", "x" + want, strings.Repeat("y", len(want)+1)} {
+			if is, err := f.Holds([]byte(other)); err != nil || is {
+				t.Errorf("holds %.20q (%v)", other, err)
+			}
+		}
+		if data, err := f.Read(len(want)); err != nil || string(data) != want {
+			t.Errorf("read %.20q, %v", data, err)
+		}
 	}
+	holds("")
 	long := strings.Repeat("0123456789", 100_000)
-	if n, err := io.WriteString(f, long); err != nil || n != len(long) {
-		t.Fatal(n, err)
+	write := func(text string, at int64) {
+		t.Helper()
+		if err := f.WriteAt([]byte(text), at); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if n, err := f.WriteAt([]byte("ABC"), 5); err != nil || n != 3 {
-		t.Fatal(n, err)
-	}
-	want := "01234ABC" + long[8:]
-	if data, err := os.ReadFile(path); err != nil || string(data) != want {
-		t.Errorf("%d bytes, %v; want %d", len(data), err, len(want))
-	}
-	info, err := f.Stat()
-	if err != nil {
+	write(long, 0)
+	holds(long)
+	write("ABC", 5)
+	holds("01234ABC" + long[8:])
+	if err := f.Truncate(6); err != nil {
 		t.Fatal(err)
 	}
-	same, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
+	holds("01234A")
+	if data, err := f.Read(5); !errors.Is(err, platform.ErrTooLarge) || data != nil {
+		t.Errorf("read %q, %v; want ErrTooLarge", data, err)
 	}
-	if !platform.Unchanged(info, same) || info.Name() != same.Name() || info.Mode() != same.Mode() || info.IsDir() {
-		t.Errorf("Stat gives %v, Lstat %v", info, same)
-	}
-	if err := f.Close(); err != nil {
+	if err := f.Sync(); err != nil {
 		t.Error(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Errorf("closed again: %v", err)
-	}
-	if _, err := f.Write([]byte("late")); err == nil {
+	closed(t, f)
+	closed(t, f)
+	if err := f.WriteAt([]byte("late"), 0); err == nil {
 		t.Error("written to after Close")
-	}
-	if data, err := os.ReadFile(path); err != nil || string(data) != want {
-		t.Errorf("after Close: %d bytes, %v", len(data), err)
 	}
 }
 
-func TestIsIncomplete_OnlyTheMark(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs file modes")
+func TestInfo_OnlyTheMark(t *testing.T) {
+	if !platform.KeepsMarks {
+		t.Skip("needs a system that keeps marks")
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, mode := range []fs.FileMode{0o600, 0o644, 0o400, 0o220, 0o222, 0o300, 0o700} {
+	f := open(t, path)
+	for _, mode := range []fs.FileMode{0o600, 0o644, 0o200, 0o700, 0o700 | fs.ModeSetuid, 0o710 | fs.ModeSetgid} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := os.Lstat(path); err != nil || platform.IsIncomplete(info) {
+		if info, err := f.Stat(); err != nil || info.Marked() {
 			t.Errorf("mode %v passes for the mark (%v)", mode, err)
 		}
 	}
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o200); err != nil {
-		t.Fatal(err)
+	for _, mode := range []fs.FileMode{0o600, 0o644, 0} {
+		if err := os.Chmod(path, mode|fs.ModeSticky); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := f.Stat(); err != nil || !info.Marked() {
+			t.Errorf("mode %v hides the mark (%v)", mode, err)
+		}
 	}
-	defer os.Chmod(dir, 0o700)
-	if info, err := os.Lstat(dir); err != nil || platform.IsIncomplete(info) {
-		t.Errorf("a directory passes for an incomplete file (%v)", err)
+}
+
+// TestIsAt: whether a path leads to this very file, which is open, whatever has its name
+// and inode otherwise.
+func TestIsAt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f := open(t, path)
+	at := func(when, path string, want bool) {
+		t.Helper()
+		if is, err := f.IsAt(path); err != nil || is != want {
+			t.Errorf("%s: %v, %v", when, is, err)
+		}
+	}
+	links := func(want uint64) {
+		t.Helper()
+		if info, err := f.Stat(); err != nil || info.Links != want && runtime.GOOS != "windows" {
+			t.Errorf("%d links, want %d (%v)", info.Links, want, err)
+		}
+	}
+	at("there", path, true)
+	links(1)
+	if err := os.Link(path, path+".link"); err != nil {
+		t.Skip("needs hard links: ", err)
+	}
+	at("under another name", path+".link", true)
+	links(2)
+	if runtime.GOOS == "windows" {
+		return // an open file stays where it is
+	}
+	rename(t, path, path+".moved")
+	at("moved away", path, false)
+	at("moved", path+".moved", true)
+	for range 3 { // it has its inode as long as it is open
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at("another file", path, false)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{path + ".moved", path + ".link"} {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	links(0)
+	for range 100 {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at("removed, and another made", path, false)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(path+".absent", path); err == nil {
+		at("a link to nothing", path, false)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -293,9 +359,6 @@ func TestIdentifyFile(t *testing.T) {
 	if other := write("other"); other == first {
 		t.Errorf("two files are %v", first)
 	}
-	if parts := strings.Split(first.String(), ":"); len(parts) != 3 {
-		t.Errorf("identity is %q", first)
-	}
 	if err := os.Rename(path, filepath.Join(dir, "moved")); err != nil {
 		t.Fatal(err)
 	}
@@ -304,12 +367,13 @@ func TestIdentifyFile(t *testing.T) {
 	}
 }
 
-func TestUnchanged(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "file")
-	look := func() fs.FileInfo {
+// TestInfo_Changes: two looks are the same as long as nobody has touched the file.
+func TestInfo_Changes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f := open(t, path)
+	look := func() platform.Info {
 		t.Helper()
-		info, err := os.Lstat(path)
+		info, err := f.Stat()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,34 +387,28 @@ func TestUnchanged(t *testing.T) {
 	}
 	write("content")
 	first := look()
-	if !platform.Unchanged(first, look()) {
-		t.Error("changed by a look")
-	}
 	if _, err := os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
-	if !platform.Unchanged(first, look()) {
+	if look() != first {
 		t.Error("changed by being read")
 	}
+	modified := time.Unix(0, first.Modified)
 	for what, change := range map[string]func() error{
 		"longer":    func() error { return os.WriteFile(path, []byte("content, more of it"), 0o600) },
-		"time set":  func() error { return os.Chtimes(path, first.ModTime(), first.ModTime().Add(-time.Hour)) },
-		"time back": func() error { return os.Chtimes(path, first.ModTime(), first.ModTime().Add(time.Hour)) },
-		"another file, alike": func() error {
-			// Made before the first is removed: not in its inode.
-			return errors.Join(os.WriteFile(path+".new", []byte("content"), 0o600),
-				os.Chtimes(path+".new", first.ModTime(), first.ModTime()), os.Rename(path+".new", path))
-		},
+		"time set":  func() error { return os.Chtimes(path, modified, modified.Add(-time.Hour)) },
+		"time back": func() error { return os.Chtimes(path, modified, modified.Add(time.Hour)) },
+		"mode":      func() error { return os.Chmod(path, 0o640) },
 	} {
 		write("content")
-		if err := os.Chtimes(path, first.ModTime(), first.ModTime()); err != nil {
+		if err := errors.Join(os.Chmod(path, 0o600), os.Chtimes(path, modified, modified)); err != nil {
 			t.Fatal(err)
 		}
 		before := look()
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		if platform.Unchanged(before, look()) {
+		if look() == before {
 			t.Errorf("%s: passes for unchanged", what)
 		}
 	}

@@ -7,12 +7,15 @@ import (
 	"syscall"
 )
 
-func identity(info fs.FileInfo) (FileID, bool) {
+func identity(info fs.FileInfo, err error) (FileID, error) {
+	if err != nil {
+		return FileID{}, err
+	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return FileID{}, false
+		return FileID{}, fs.ErrInvalid
 	}
-	return FileID{Dev: uint64(st.Dev), Ino: st.Ino}, true
+	return FileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
 // removeFile: see the one for Unix.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
@@ -35,46 +34,46 @@ func openHandle(path string, flags uint32) (windows.Handle, error) {
 	return 0, &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
-// identifyFile: on NTFS the index has a sequence number in it and is not used
-// again, while the time of creation is handed on to a file that takes a removed
-// one's name within 15 seconds ("tunneling", KB 172190). On ReFS the index is cut
-// down to 64 bits and need not be unique. Source: BY_HANDLE_FILE_INFORMATION.
-func identifyFile(path string) (FileID, error) {
+// identifyAt: on NTFS the index has a sequence number in it and is not used again. On
+// ReFS it is cut down to 64 bits and need not be unique. Source:
+// BY_HANDLE_FILE_INFORMATION.
+func identifyAt(path string, _ fs.FileInfo) (FileID, error) {
 	h, err := openHandle(path, windows.FILE_FLAG_OPEN_REPARSE_POINT)
 	if err != nil {
 		return FileID{}, err
 	}
 	defer windows.CloseHandle(h)
+	return identifyHandle(h, path)
+}
+
+func identify(f *os.File) (FileID, error) { return identifyHandle(windows.Handle(f.Fd()), f.Name()) }
+
+func identifyHandle(h windows.Handle, path string) (FileID, error) {
 	var d windows.ByHandleFileInformation
 	if err := windows.GetFileInformationByHandle(h, &d); err != nil {
 		return FileID{}, &fs.PathError{Op: "GetFileInformationByHandle", Path: path, Err: err}
 	}
-	id := FileID{
+	return FileID{
 		Dev: uint64(d.VolumeSerialNumber),
 		Ino: uint64(d.FileIndexHigh)<<32 | uint64(d.FileIndexLow),
-	}
-	if d.CreationTime != (windows.Filetime{}) {
-		id.Birth = d.CreationTime.Nanoseconds()
-	}
-	return id, nil
+	}, nil
 }
 
-// sameFile has only os.SameFile to go by, as what Sys returns tells no files
-// apart; so it looks at path again, and makes sure that id is still there after.
-func sameFile(id FileID, path string, info fs.FileInfo) bool {
-	now, err := os.Lstat(path)
-	if err != nil || !os.SameFile(now, info) {
-		return false
-	}
-	again, err := identifyFile(path)
-	return err == nil && again == id
+func links(fs.FileInfo) uint64 { return 1 }
+
+func isMarked(info fs.FileInfo) bool {
+	d, ok := info.Sys().(*syscall.Win32FileAttributeData)
+	return ok && d.FileAttributes&windows.FILE_ATTRIBUTE_TEMPORARY != 0
 }
 
-// createFile calls CreateFile itself, as os.OpenFile can't set the mark and
-// does not let others remove or rename a file that is open.
-func createFile(path string, incomplete bool) (*os.File, error) {
+// keepsMarks: the mark is the attribute "temporary".
+const keepsMarks = true
+
+// createFile calls CreateFile itself, as os.OpenFile can't set the mark, and does not let
+// others remove or rename a file that is open.
+func createFile(path string, mark bool) (*os.File, error) {
 	attributes := uint32(windows.FILE_ATTRIBUTE_NORMAL)
-	if incomplete {
+	if mark {
 		attributes = windows.FILE_ATTRIBUTE_TEMPORARY
 	}
 	name, err := windows.UTF16PtrFromString(path)
@@ -83,7 +82,7 @@ func createFile(path string, incomplete bool) (*os.File, error) {
 	}
 	var h windows.Handle
 	err = retry(func() (again bool, err error) {
-		h, err = windows.CreateFile(name, windows.GENERIC_WRITE, shareAll, nil, windows.CREATE_NEW,
+		h, err = windows.CreateFile(name, windows.GENERIC_READ|windows.GENERIC_WRITE, shareAll, nil, windows.CREATE_NEW,
 			attributes|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 		return err == windows.ERROR_ACCESS_DENIED && deletePending(name), err
 	})
@@ -93,48 +92,12 @@ func createFile(path string, incomplete bool) (*os.File, error) {
 	return os.NewFile(uintptr(h), path), nil
 }
 
-func markComplete(f *os.File) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var markErr error
-	if err := conn.Control(func(fd uintptr) { markErr = clearTemporary(windows.Handle(fd)) }); err != nil {
-		return err
-	}
-	if markErr != nil {
-		return &fs.PathError{Op: "SetFileInformationByHandle", Path: f.Name(), Err: markErr}
-	}
-	return nil
-}
+// isNoLinks: see File.Link. FAT says ERROR_INVALID_FUNCTION.
+func isNoLinks(err error) bool { return errors.Is(err, windows.ERROR_INVALID_FUNCTION) }
 
-// clearTemporary needs no right to read: CreateFile grants FILE_READ_ATTRIBUTES
-// with every access, as File.Chmod of package os relies on too.
-func clearTemporary(h windows.Handle) error {
-	var d windows.ByHandleFileInformation
-	if err := windows.GetFileInformationByHandle(h, &d); err != nil {
-		return err
-	}
-	// FILE_BASIC_INFO. A time of 0 is left as it is, and so are attributes of 0:
-	// NORMAL is the word for none.
-	info := struct {
-		creation, access, write, change int64
-		attributes                      uint32
-		_                               uint32
-	}{attributes: d.FileAttributes &^ windows.FILE_ATTRIBUTE_TEMPORARY}
-	if info.attributes == 0 {
-		info.attributes = windows.FILE_ATTRIBUTE_NORMAL
-	}
-	return windows.SetFileInformationByHandle(h, windows.FileBasicInfo,
-		(*byte)(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
-}
+func isNotRegular(error) bool { return false }
 
-func isIncomplete(info fs.FileInfo) bool {
-	d, ok := info.Sys().(*syscall.Win32FileAttributeData)
-	return ok && d.FileAttributes&windows.FILE_ATTRIBUTE_TEMPORARY != 0
-}
-
-// isNoLocks: see lockError. LockFileEx has no such answer.
+// isNoLocks: see File.TryLock. LockFileEx has no such answer.
 func isNoLocks(error) bool { return false }
 
 // removeFile calls DeleteFile itself: os.Remove would go on to RemoveDirectory.

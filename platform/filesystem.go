@@ -1,5 +1,7 @@
 package platform
 
+import "runtime"
+
 // A Filesystem says what a path lies on.
 type Filesystem struct {
 	// Kind is the filesystem's name, such as "ext4" or "nfs"; "unknown", perhaps
@@ -26,5 +28,5 @@ var trustedKinds = map[string]bool{
 	"xfs":  true, "btrfs": true, "zfs": true, "f2fs": true, "tmpfs": true, "overlay": true,
 	"apfs": true,
 	"ufs":  true, "ffs": true, // one filesystem, by its FreeBSD and OpenBSD names
-	"ntfs": true,
+	"ntfs": runtime.GOOS == "windows", // on Linux, the modes of its files are the mount's
 }

@@ -4,17 +4,13 @@ package platform
 
 import (
 	"io/fs"
-
-	"golang.org/x/sys/unix"
 )
 
 // filesystemKind gives the name that the kernel itself uses: "apfs", "ufs",
 // "ffs", "zfs", "hammer2", "nfs", "nullfs".
 func filesystemKind(path string) (string, error) {
-	kind, err := typeName(path)
-	for err == unix.EINTR {
-		kind, err = typeName(path)
-	}
+	var kind string
+	err := again(func() (err error) { kind, err = typeName(path); return err })
 	if err != nil {
 		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}

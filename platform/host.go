@@ -3,7 +3,6 @@ package platform
 import (
 	"os"
 	"sync"
-	"time"
 )
 
 // A Host identifies the running kernel. What can't be had is the zero value.
@@ -13,8 +12,6 @@ type Host struct {
 	Name string
 	// BootID differs between any two boots of any two machines.
 	BootID string
-	// Booted is when the kernel started, by the wall clock of now.
-	Booted time.Time
 }
 
 // ThisHost returns the identity of the host. It is found once.
@@ -23,7 +20,7 @@ func ThisHost() Host { return thisHost() }
 var thisHost = onceComplete(func() (Host, bool) {
 	name, err := os.Hostname()
 	id, found := bootID()
-	return Host{Name: name, BootID: id, Booted: booted()}, err == nil && found
+	return Host{Name: name, BootID: id}, err == nil && found
 })
 
 // onceComplete returns find's answer, and calls it again only until it is complete:

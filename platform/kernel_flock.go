@@ -1,67 +1,65 @@
-//go:build darwin || dragonfly || freebsd || illumos || netbsd || openbsd || windows
+//go:build darwin || dragonfly || freebsd || illumos || (linux && portable) || netbsd || openbsd || windows
 
 package platform
 
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/gofrs/flock"
 )
 
-// kernelLocks: these systems bind a lock to an open file.
-const kernelLocks = true
+// ownLocks: LockFileEx locks are mandatory.
+const ownLocks = runtime.GOOS != "windows"
 
-// An openFile is a file that is opened to be locked: package flock opens it when it
-// is, and closes it again when it isn't. There are no turnstiles here, which would
-// share it, and so no readers, who would turn exclusive on the same open file.
-type openFile struct {
-	path  string
-	flock *flock.Flock
-	info  fs.FileInfo
-}
-
-func openToLock(path string, flag int) (*openFile, error) {
-	how := flock.SetFlag(flag | openNoFollow | openNonBlock)
-	return &openFile{path: path, flock: flock.New(path, how, flock.SetPermissions(0o600))}, nil
-}
-
-func (f *openFile) join() bool { return true }
-
-func (f *openFile) leave() {}
-
-func (f *openFile) done() {}
-
-// lock leaves nothing locked when it fails. The runtime's handlers are installed with
-// SA_RESTART, which flock(2) honours; a handler installed by C code in the process may
-// not be.
-func (f *openFile) lock(mode Mode, wait bool) error {
-	err := f.lockOnce(mode, wait)
-	for errors.Is(err, syscall.EINTR) {
-		err = f.lockOnce(mode, wait)
-	}
-	if err != nil {
+// lock has package flock open the file at path, and makes sure that it is the same; if
+// it is not, some other file may have been locked for an instant.
+//
+// The runtime's signal handlers are installed with SA_RESTART, which flock(2) honours; a
+// handler installed by C code in the process may not be.
+func (d *descriptor) lock(path string, mode Mode, wait bool) error {
+	if err := d.unlock(); err != nil {
 		return err
 	}
-	if f.info, err = f.flock.Stat(); err == nil && !f.info.Mode().IsRegular() {
-		err = ErrNotRegular
+	d.flock = flock.New(path, flock.SetFlag(d.flag|openNoFollow|openNonBlock), flock.SetPermissions(0o600))
+	err := d.lockOnce(mode, wait)
+	for errors.Is(err, syscall.EINTR) { // wrapped, on Windows unknown
+		err = d.lockOnce(mode, wait)
 	}
-	if err != nil {
-		return errors.Join(err, f.unlock())
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrBusy // it has no name any more
+	} else if err != nil {
+		return err
+	}
+	locked, err := d.flock.Stat()
+	var own fs.FileInfo
+	if err == nil {
+		own, err = d.file.Stat()
+	}
+	switch {
+	case err != nil:
+		return errors.Join(err, d.unlock())
+	case !os.SameFile(locked, own):
+		if err := d.unlock(); err != nil {
+			return err
+		}
+		return ErrBusy
 	}
 	return nil
 }
 
-func (f *openFile) lockOnce(mode Mode, wait bool) error {
-	try := f.flock.TryLock
+func (d *descriptor) lockOnce(mode Mode, wait bool) error {
+	try := d.flock.TryLock
 	switch {
 	case wait && mode == Shared:
-		return f.flock.RLock()
+		return d.flock.RLock()
 	case wait:
-		return f.flock.Lock()
+		return d.flock.Lock()
 	case mode == Shared:
-		try = f.flock.TryRLock
+		try = d.flock.TryRLock
 	}
 	locked, err := try()
 	if err == nil && !locked {
@@ -70,13 +68,13 @@ func (f *openFile) lockOnce(mode Mode, wait bool) error {
 	return err
 }
 
-func (f *openFile) unlock() error {
-	err := f.flock.Unlock()
+func (d *descriptor) unlock() error {
+	if d.flock == nil {
+		return nil
+	}
+	err := d.flock.Unlock()
 	for errors.Is(err, syscall.EINTR) {
-		err = f.flock.Unlock()
+		err = d.flock.Unlock()
 	}
 	return err
 }
-
-// is reports whether id, which was found at path, is the locked file's.
-func (f *openFile) is(id FileID, path string) bool { return sameFile(id, path, f.info) }

@@ -1,105 +1,22 @@
+//go:build !portable
+
 package platform
 
 import (
 	"bufio"
 	"errors"
-	"io/fs"
+	"io"
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-const kernelLocks = true
+const ownLocks = true
 
-// An openFile is a file that is opened to be locked, by a KernelLock, a Turnstile, or
-// both at once: the kernel keeps flock(2) and byte-range locks for one open file side
-// by side. It is closed when none of them needs it any more.
-//
-// It is a bare descriptor: package os would ask for it to be polled, which a regular
-// file can't be, and prepare for its being garbage.
-type openFile struct {
-	path  string
-	fd    int
-	dev   uint64
-	ino   uint64
-	users atomic.Int32
-	// locked is set by the one user who has, or asks for, the kernel lock: a second
-	// flock(2) would convert that of the first.
-	locked atomic.Bool
-}
-
-// openToLock opens a regular file, for its caller as the first user. That it is opened
-// non-blocking makes no difference to its locks, but a FIFO would block. A regular file
-// says EAGAIN when somebody has a lease on it, which only an open that waits can break.
-func openToLock(path string, flag int) (*openFile, error) {
-	flag |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	var fd int
-	open := func() (err error) { fd, err = unix.Open(path, flag, 0o600); return err }
-	err := again(open)
-	if err == unix.EAGAIN {
-		flag &^= unix.O_NONBLOCK
-		err = again(open)
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = ErrNotRegular
-	}
-	if err != nil {
-		unix.Close(fd)
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := &openFile{path: path, fd: fd, dev: uint64(st.Dev), ino: st.Ino}
-	f.users.Store(1)
-	return f, nil
-}
-
-// again makes a system call anew as long as a signal ends it.
-func again(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
-	}
-}
-
-// join makes its caller a user, the one who locks the file, unless there is one or the
-// file is closed already. That user leaves.
-func (f *openFile) join() bool {
-	for {
-		n := f.users.Load()
-		if n == 0 {
-			return false
-		}
-		if f.users.CompareAndSwap(n, n+1) {
-			break
-		}
-	}
-	if f.locked.CompareAndSwap(false, true) {
-		return true
-	}
-	f.done()
-	return false
-}
-
-func (f *openFile) leave() {
-	f.locked.Store(false)
-	f.done()
-}
-
-// done is called once by each user.
-func (f *openFile) done() {
-	if f.users.Add(-1) == 0 {
-		unix.Close(f.fd)
-	}
-}
-
-func (f *openFile) lock(mode Mode, wait bool) error {
+func (d *descriptor) lock(_ string, mode Mode, wait bool) error {
 	how := unix.LOCK_EX
 	if mode == Shared {
 		how = unix.LOCK_SH
@@ -107,21 +24,54 @@ func (f *openFile) lock(mode Mode, wait bool) error {
 	if !wait {
 		how |= unix.LOCK_NB
 	}
-	err := f.flock(how)
+	err := again(func() error { return unix.Flock(d.fd, how) })
 	if err == unix.EWOULDBLOCK {
 		return ErrBusy
 	}
 	return err
 }
 
-func (f *openFile) unlock() error { return f.flock(unix.LOCK_UN) }
-
-func (f *openFile) flock(how int) error {
-	return again(func() error { return unix.Flock(f.fd, how) })
+func (d *descriptor) unlock() error {
+	return again(func() error { return unix.Flock(d.fd, unix.LOCK_UN) })
 }
 
-// is reports whether id is the open file's.
-func (f *openFile) is(id FileID, _ string) bool { return f.dev == id.Dev && f.ino == id.Ino }
+// hasTurnstile asks once, of a file that is always there.
+var hasTurnstile = sync.OnceValue(func() bool {
+	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &unix.Flock_t{Type: unix.F_WRLCK}) == nil
+})
+
+func (d *descriptor) lockByte1(wait bool) error {
+	cmd := unix.F_OFD_SETLK
+	if wait {
+		cmd = unix.F_OFD_SETLKW
+	}
+	err := d.byteLock(cmd, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 1, Len: 1})
+	if err == unix.EAGAIN || err == unix.EACCES {
+		return ErrBusy
+	}
+	return err
+}
+
+// unlockByte1 can't fail in a way that keeps the lock.
+func (d *descriptor) unlockByte1() {
+	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: 1, Len: 1})
+}
+
+// byteLocked: a length of 0 means the whole file.
+func (d *descriptor) byteLocked(start, length int64) (bool, error) {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: start, Len: length}
+	err := d.byteLock(unix.F_OFD_GETLK, &l)
+	return l.Type != unix.F_UNLCK, err
+}
+
+func (d *descriptor) byteLock(cmd int, l *unix.Flock_t) error {
+	return again(func() error { return unix.FcntlFlock(uintptr(d.fd), cmd, l) })
+}
 
 // listKernelLocks reads lines of the form
 //
@@ -137,7 +87,7 @@ func listKernelLocks() (KernelLocks, error) {
 		return KernelLocks{}, err
 	}
 	defer f.Close()
-	locks := KernelLocks{held: map[lockedFile]struct{}{}, waiting: map[lockedFile][]int{}}
+	locks := KernelLocks{held: map[lockedFile][]int{}, waiting: map[lockedFile][]int{}}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		field := strings.Fields(lines.Text())
@@ -152,12 +102,12 @@ func listKernelLocks() (KernelLocks, error) {
 		if err != nil {
 			continue
 		}
+		of := locks.held
 		if waits {
-			pid, _ := strconv.Atoi(field[4])
-			locks.waiting[file] = append(locks.waiting[file], max(0, pid))
-		} else {
-			locks.held[file] = struct{}{}
+			of = locks.waiting
 		}
+		pid, _ := strconv.Atoi(field[4])
+		of[file] = append(of[file], max(0, pid))
 	}
 	return locks, lines.Err()
 }
@@ -174,4 +124,43 @@ func parseLocked(s string) (lockedFile, error) {
 
 func (id FileID) locked() lockedFile {
 	return lockedFile{major: unix.Major(id.Dev), minor: unix.Minor(id.Dev), ino: id.Ino}
+}
+
+// hasOnlyLock goes through /proc/<pid>/fdinfo, where the flags of a descriptor, in octal,
+// and the locks of its open file are told:
+//
+//	flags:	02404002
+//	lock:	1: FLOCK  ADVISORY  WRITE 1234 fd:00:131090 0 EOF
+//
+// Source: proc_pid_fdinfo(5), fs/proc/fd.c seq_show, fs/locks.c show_fd_locks.
+func hasOnlyLock(pid int, id FileID) bool {
+	const ours = unix.O_NOFOLLOW | unix.O_NONBLOCK
+	folder := "/proc/" + strconv.Itoa(pid) + "/fdinfo/"
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return false
+	}
+	found := false
+	for _, entry := range entries {
+		info, err := os.ReadFile(folder + entry.Name())
+		if err != nil {
+			continue // closed since
+		}
+		var flags uint64
+		for line := range strings.Lines(string(info)) {
+			field := strings.Fields(line)
+			if len(field) == 2 && field[0] == "flags:" {
+				flags, _ = strconv.ParseUint(field[1], 8, 64)
+			}
+			if len(field) < 7 || field[0] != "lock:" || field[2] != "FLOCK" {
+				continue
+			}
+			file, err := parseLocked(field[6])
+			if err != nil || found || file != id.locked() || flags&ours != ours {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
 }

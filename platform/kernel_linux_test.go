@@ -1,13 +1,14 @@
+//go:build !portable
+
 package platform_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -15,105 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel locks.
-
-func TestKernelLock_NotAFile(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(socket)
-	t.Chdir(dir) // a socket's address is short
-	err = errors.Join(os.Mkdir(path("directory"), 0o700), syscall.Mkfifo(path("fifo"), 0o600),
-		syscall.Bind(socket, &syscall.SockaddrUnix{Name: "socket"}),
-		os.WriteFile(path("target"), nil, 0o600), os.Symlink("target", path("link")), os.Symlink("absent", path("dangling")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Let go of a goroutine that hangs.
-	t.Cleanup(func() {
-		if fd, err := syscall.Open(path("fifo"), syscall.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
-			syscall.Close(fd)
-		}
-	})
-	for _, name := range []string{"directory", "fifo", "socket", "link", "dangling"} {
-		t.Run(name, func(t *testing.T) {
-			before := descriptors(t)
-			promptly(t, "TryKernelLock", func() {
-				if _, err := platform.TryKernelLock(path(name), platform.Exclusive); err == nil || err == platform.ErrBusy || errors.Is(err, errors.ErrUnsupported) {
-					t.Errorf("TryKernelLock: %v", err)
-				}
-			})
-			promptly(t, "WaitKernelLock", func() {
-				if _, err := platform.WaitKernelLock(path(name), platform.Shared); err == nil || errors.Is(err, errors.ErrUnsupported) {
-					t.Errorf("WaitKernelLock: %v", err)
-				}
-			})
-			promptly(t, "PeekKernelLock", func() {
-				if err := platform.PeekKernelLock(path(name)); err == nil || err == platform.ErrBusy || errors.Is(err, errors.ErrUnsupported) {
-					t.Errorf("PeekKernelLock: %v", err)
-				}
-			})
-			promptly(t, "TryTurnstile", func() {
-				// Nothing to take, though the system may say so in its own way.
-				if turnstile, err := platform.TryTurnstile(path(name)); turnstile != nil || err == platform.ErrBusy {
-					turnstile.Open()
-					t.Errorf("TryTurnstile: %v", err)
-				}
-			})
-			promptly(t, "ReadRegular", func() {
-				if _, _, err := platform.ReadRegular(path(name), 100); !errors.Is(err, platform.ErrNotRegular) {
-					t.Errorf("ReadRegular: %v", err)
-				}
-			})
-			if after := descriptors(t); after != before {
-				t.Errorf("%d descriptors became %d", before, after)
-			}
-		})
-	}
-	if _, err := os.Lstat(path("absent")); err == nil {
-		t.Error("created what a dangling link names")
-	}
-}
-
-func TestKernelLock_ReadOnlyFile(t *testing.T) {
-	if os.Geteuid() == 0 {
-		// Permissions do not bind root. Run this test as somebody else.
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestKernelLock_ReadOnlyFile$", "-test.v")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
-		cmd.Dir = "/"
-		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-			t.Errorf("as another user: %v\n%s", err, out)
-		}
-		return
-	}
-	path := filepath.Join(t.TempDir(), "sibling")
-	if err := os.WriteFile(path, nil, 0o400); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := platform.TryKernelLock(path, platform.Exclusive); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("TryKernelLock: %v, want permission denied", err)
-	}
-	if err := platform.PeekKernelLock(path); err != nil {
-		t.Errorf("PeekKernelLock: %v", err)
-	}
-	if err := os.Chmod(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := platform.PeekKernelLock(path); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("PeekKernelLock of what may not be read: %v", err)
-	}
-	if _, info, err := platform.ReadRegular(path, 10); !errors.Is(err, os.ErrPermission) || info == nil {
-		t.Errorf("ReadRegular of what may not be read: %v, %v", info, err)
-	}
-}
-
-// TestKernelLock_NotInherited: a child has none of our descriptors.
-func TestKernelLock_NotInherited(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sibling")
-	k := tryLock(t, path, platform.Exclusive)
+// TestFile_NotInherited: a child has none of our descriptors.
+func TestFile_NotInherited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f := locked(t, path, platform.Exclusive)
 	var p platform.Process
 	child, end := playRole(t, "wait", &p)
 	defer end()
@@ -126,14 +32,45 @@ func TestKernelLock_NotInherited(t *testing.T) {
 			t.Error("the child has the file open")
 		}
 	}
-	unlock(t, k)
-	unlock(t, tryLock(t, path, platform.Exclusive))
+	closed(t, f)
+	wantLock(t, "closed", path, platform.Exclusive, nil)
 }
 
-// A lease, such as a file server takes, is broken by waiting for it, even by who else
-// does not wait: it stands for nobody's lock.
-func TestKernelLock_Leased(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sibling")
+// TestClose_Unlocks: to close the file would not do while a child, between fork and exec,
+// has it open.
+func TestClose_Unlocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f := locked(t, path, platform.Exclusive)
+	if err := f.TryTurnstile(); err != nil {
+		t.Fatal(err)
+	}
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if target, _ := os.Readlink(link); target != path {
+			continue
+		}
+		var fd int
+		fmt.Sscan(filepath.Base(link), &fd)
+		other, err := syscall.Dup(fd) // the same open file
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(other)
+	}
+	closed(t, f)
+	wantLock(t, "closed", path, platform.Exclusive, nil)
+	f = open(t, path)
+	if err := f.TryTurnstile(); err != nil {
+		t.Errorf("the turnstile: %v", err)
+	}
+}
+
+// TestOpen_Leased: whoever opens a file with a lease on it is told, and does not wait.
+func TestOpen_Leased(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -149,48 +86,198 @@ func TestKernelLock_Leased(t *testing.T) {
 	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		t.Skip("needs a filesystem with leases: ", err)
 	}
-	given := make(chan error, 1)
-	go func() {
-		<-signals
-		_, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
-		given <- err
-	}()
-	promptly(t, "TryKernelLock", func() { unlock(t, tryLock(t, path, platform.Exclusive)) })
-	promptly(t, "the lease", func() {
-		if err := <-given; err != nil {
+	promptly(t, "Open", func() {
+		if _, err := platform.Open(path, os.O_RDWR|os.O_CREATE); err == nil || err.(*os.PathError).Err != platform.ErrLeased {
+			t.Errorf("leased: %v", err)
+		}
+	})
+	promptly(t, "the signal", func() { <-signals })
+	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+		t.Error(err)
+	}
+	closed(t, locked(t, path, platform.Exclusive))
+}
+
+// The turnstile.
+
+func TestTurnstile(t *testing.T) {
+	if !platform.HasTurnstile() {
+		t.Skip("needs Linux 3.15, for locks of open files")
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	first, second := open(t, path), open(t, path)
+	taken := func(f *platform.File, want bool, when string) {
+		t.Helper()
+		if got, err := f.TurnstileTaken(); err != nil || got != want {
+			t.Errorf("%s: taken is %v, %v", when, got, err)
+		}
+	}
+	taken(first, false, "nobody")
+	if err := first.TryTurnstile(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.TryTurnstile(); err != platform.ErrBusy {
+		t.Errorf("a second one: %v, want ErrBusy", err)
+	}
+	taken(first, false, "ours")
+	taken(second, true, "another's")
+	wantLock(t, "the kernel lock does not see it", path, platform.Exclusive, nil)
+	third := open(t, path)
+	through := make(chan error, 1)
+	go func() { through <- third.WaitTurnstile() }()
+	first.LeaveTurnstile()
+	first.LeaveTurnstile()
+	promptly(t, "WaitTurnstile", func() {
+		if err := <-through; err != nil {
+			t.Error(err)
+		}
+	})
+	taken(second, true, "waited for")
+	if err := third.TryLock(platform.Exclusive); err != nil {
+		t.Error(err)
+	}
+	third.LeaveTurnstile()
+	taken(second, false, "left")
+	wantLock(t, "it took the kernel lock along", path, platform.Exclusive, platform.ErrBusy)
+	if err := second.TryTurnstile(); err != nil {
+		t.Error(err)
+	}
+	closed(t, third)
+	taken(first, true, "another's file was closed")
+	if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 || info.Size() != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestTurnstile_LeftWhileWaiting: whoever waits for the lock may leave the turnstile.
+func TestTurnstile_LeftWhileWaiting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	holder, waiter, next := locked(t, path, platform.Exclusive), open(t, path), open(t, path)
+	if err := waiter.TryTurnstile(); err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan error, 1)
+	go func() { came <- waiter.WaitLock(platform.Exclusive) }()
+	waiter.LeaveTurnstile()
+	if err := next.TryTurnstile(); err != nil {
+		t.Errorf("left: %v", err)
+	}
+	closed(t, holder)
+	promptly(t, "WaitLock", func() {
+		if err := <-came; err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestKernelLock_TurnExclusive(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "sibling")
-	turn := func(k *platform.KernelLock, want bool) {
-		t.Helper()
-		if alone, err := k.TurnExclusive(); alone != want || err != nil {
-			t.Errorf("%v, %v; want %v", alone, err, want)
-		}
+func TestHasByteLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f, other := open(t, path), open(t, path)
+	if f.HasByteLock() {
+		t.Error("nobody has one")
 	}
-	before := descriptors(t)
-	one, two := tryLock(t, path, platform.Shared), tryLock(t, path, platform.Shared)
-	turn(one, false)
-	turn(one, false) // it is over
-	unlock(t, one)
-	if err := os.Rename(path, filepath.Join(dir, "moved")); err != nil {
+	if err := other.TryTurnstile(); err != nil {
 		t.Fatal(err)
 	}
-	other := tryLock(t, path, platform.Exclusive) // of a file that took the path
-	turn(two, true)
-	if _, err := platform.TryKernelLock(filepath.Join(dir, "moved"), platform.Shared); err != platform.ErrBusy {
-		t.Errorf("not exclusive: %v", err)
+	if !f.HasByteLock() {
+		t.Error("another open file has one")
 	}
-	unlock(t, two)
-	unlock(t, tryLock(t, filepath.Join(dir, "moved"), platform.Exclusive))
-	unlock(t, other)
-	if _, same, err := other.At(path); !same || err != nil {
-		t.Errorf("after Unlock: %v, %v", same, err)
+	other.LeaveTurnstile()
+	if f.HasByteLock() {
+		t.Error("it has gone")
 	}
+}
+
+// TestHasOnlyLock: of the locks of a process, and of files opened in our way.
+func TestHasOnlyLock(t *testing.T) {
+	dir := listedDir(t)
+	path, second := filepath.Join(dir, "file"), filepath.Join(dir, "second")
+	var said string
+	t.Setenv(pathVar, path)
+	child, end := playRole(t, "lock", &said)
+	id, err := platform.IdentifyFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, open(t, second))
+	other, err := platform.IdentifyFile(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid := child.Process.Pid; !platform.HasOnlyLock(pid, id) || platform.HasOnlyLock(pid, other) || platform.HasOnlyLock(os.Getpid(), id) {
+		t.Error("the child has this lock, and no other")
+	}
+	end()
+	for role, what := range map[string]string{"lock two": "it has another one", "lock as flock(1)": "it was opened in another way"} {
+		t.Setenv(pathVar, path)
+		child, end := playRole(t, role, &said)
+		if platform.HasOnlyLock(child.Process.Pid, id) {
+			t.Error(what)
+		}
+		end()
+	}
+}
+
+func init() {
+	roles["lock"] = func() { lockAndStay(os.Getenv(pathVar)) }
+	roles["lock two"] = func() { lockAndStay(os.Getenv(pathVar), os.Getenv(pathVar)+".two") }
+	roles["lock as flock(1)"] = func() {
+		f, err := os.Open(os.Getenv(pathVar))
+		if err == nil {
+			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		sayAndWait("locked")
+		f.Close()
+	}
+}
+
+func lockAndStay(paths ...string) {
+	for _, path := range paths {
+		f, err := platform.Open(path, os.O_RDWR|os.O_CREATE)
+		if err == nil {
+			err = f.TryLock(platform.Exclusive)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		defer f.Close()
+	}
+	sayAndWait("locked")
+}
+
+// TestFile_ManyAtOnce: each goroutine's file is its own.
+func TestFile_ManyAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	before := descriptors(t)
+	var all sync.WaitGroup
+	var inside atomic.Int32
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				f, err := platform.Open(path, os.O_RDWR|os.O_CREATE)
+				if err == nil {
+					err = f.WaitLock(platform.Exclusive)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d have it", n)
+				}
+				inside.Add(-1)
+				if err := f.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 	if now := descriptors(t); now != before {
 		t.Errorf("%d descriptors became %d", before, now)
 	}

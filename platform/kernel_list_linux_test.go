@@ -1,3 +1,5 @@
+//go:build !portable
+
 package platform_test
 
 import (
@@ -46,11 +48,16 @@ func TestListKernelLocks(t *testing.T) {
 		return locks.Held(id)
 	}
 	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
-		k := tryLock(t, path, mode)
+		k := locked(t, path, mode)
 		if !held() {
 			t.Errorf("held in mode %v, and not in the list", mode)
 		}
-		unlock(t, k)
+		locks, _ := platform.ListKernelLocks()
+		id, _ := platform.IdentifyFile(path)
+		if got := locks.Holders(id); len(got) != 1 || got[0] != os.Getpid() {
+			t.Errorf("held by %v, want this process", got)
+		}
+		closed(t, k)
 		if held() {
 			t.Error("in the list after it was dropped")
 		}

@@ -4,19 +4,10 @@ package platform
 
 import "errors"
 
-// kernelLocks is false where there are no file locks (Plan 9, js/wasm, wasip1),
-// and on AIX and Solaris, whose locks belong to the process: there, closing any
-// descriptor of the file, even by a library that only looked at it, drops the
-// lock. Nobody's life can be staked on that.
-const kernelLocks = false
+// There are no file locks on Plan 9, js/wasm and wasip1, and those of AIX and Solaris
+// belong to the process: there, closing any descriptor of the file, even by a library
+// that only looked at it, drops the lock. Nobody's life can be staked on that.
+const ownLocks = false
 
-type openFile struct{ path string }
-
-func openToLock(path string, _ int) (*openFile, error) { return nil, errors.ErrUnsupported }
-
-func (f *openFile) join() bool             { return false }
-func (f *openFile) leave()                 {}
-func (f *openFile) done()                  {}
-func (f *openFile) lock(Mode, bool) error  { return errors.ErrUnsupported }
-func (f *openFile) unlock() error          { return errors.ErrUnsupported }
-func (f *openFile) is(FileID, string) bool { return false }
+func (d *descriptor) lock(string, Mode, bool) error { return errors.ErrUnsupported }
+func (d *descriptor) unlock() error                 { return nil }

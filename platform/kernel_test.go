@@ -1,9 +1,6 @@
 package platform_test
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -14,141 +11,89 @@ import (
 
 // Kernel locks.
 
-func TestTryKernelLock_Modes(t *testing.T) {
+func TestTryLock_Modes(t *testing.T) {
 	needsKernelLocks(t)
-	path := filepath.Join(t.TempDir(), "sibling")
+	path := filepath.Join(t.TempDir(), "file")
 	for _, test := range []struct {
 		first, second platform.Mode
-		busy          bool
+		want          error
 	}{
-		{platform.Exclusive, platform.Exclusive, true},
-		{platform.Exclusive, platform.Shared, true},
-		{platform.Shared, platform.Exclusive, true},
-		{platform.Shared, platform.Shared, false},
+		{platform.Exclusive, platform.Exclusive, platform.ErrBusy},
+		{platform.Exclusive, platform.Shared, platform.ErrBusy},
+		{platform.Shared, platform.Exclusive, platform.ErrBusy},
+		{platform.Shared, platform.Shared, nil},
 	} {
-		first := tryLock(t, path, test.first)
-		second, err := platform.TryKernelLock(path, test.second)
-		if test.busy && err != platform.ErrBusy {
-			t.Errorf("%v then %v: %v, want ErrBusy itself", test.first, test.second, err)
-		} else if !test.busy && err != nil {
-			t.Errorf("%v then %v: %v", test.first, test.second, err)
-		}
-		if err == nil {
-			unlock(t, second)
-		}
-		unlock(t, first)
-		unlock(t, tryLock(t, path, test.second))
-	}
-}
+		first := locked(t, path, test.first)
+		wantLock(t, "beside it", path, test.second, test.want)
+		closed(t, first)
+		wantLock(t, "closed", path, test.second, nil)
 
-func TestTryKernelLock_CreatesAndLeaves(t *testing.T) {
-	needsKernelLocks(t)
-	path := filepath.Join(t.TempDir(), "sibling")
-	k := tryLock(t, path, platform.Exclusive)
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if runtime.GOOS != "windows" && info.Mode() != 0o600 {
-		t.Errorf("mode is %v, want 0600", info.Mode())
-	}
-	id, err := platform.IdentifyFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at, same, err := k.At(path); err != nil || !same || at != id {
-		t.Errorf("at its path is %v, %v, %v; want %v", at, same, err, id)
-	}
-	unlock(t, k)
-	if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	unlock(t, tryLock(t, path, platform.Shared))
-	if data, err := os.ReadFile(path); err != nil || string(data) != "content" {
-		t.Errorf("content is %q (%v)", data, err)
-	}
-	if err := k.Unlock(); err != nil {
-		t.Errorf("second Unlock: %v", err)
-	}
-}
-
-func TestTryKernelLock_Replaced(t *testing.T) {
-	needsKernelLocks(t)
-	path := filepath.Join(t.TempDir(), "sibling")
-	k := tryLock(t, path, platform.Exclusive)
-	defer unlock(t, k)
-	is := func() bool {
-		_, same, err := k.At(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return same
-	}
-	if !is() {
-		t.Error("the locked file is not the one at its path")
-	}
-	if runtime.GOOS == "windows" {
-		return // an open file stays where it is
-	}
-	if err := os.Rename(path, path+".moved"); err != nil {
-		t.Fatal(err)
-	}
-	if _, same, err := k.At(path); same || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("moved away: %v, %v", same, err)
-	}
-	other := tryLock(t, path, platform.Exclusive) // another file, and so another lock
-	defer unlock(t, other)
-	if is() {
-		t.Error("a replaced file passes for the locked one")
-	}
-	if _, err := platform.TryKernelLock(path+".moved", platform.Exclusive); err != platform.ErrBusy {
-		t.Errorf("the lock did not move with its file: %v", err)
-	}
-}
-
-func TestWaitKernelLock(t *testing.T) {
-	needsKernelLocks(t)
-	path := filepath.Join(t.TempDir(), "sibling")
-	k := tryLock(t, path, platform.Exclusive)
-	var dropped atomic.Bool
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		next, err := platform.WaitKernelLock(path, platform.Exclusive)
-		if err != nil {
+		first = locked(t, path, test.first)
+		if err := first.Unlock(); err != nil {
 			t.Error(err)
-			return
 		}
+		wantLock(t, "unlocked", path, test.second, nil)
+		if err := first.Unlock(); err != nil {
+			t.Errorf("unlocked again: %v", err)
+		}
+		closed(t, first)
+		closed(t, first)
+	}
+}
+
+// TestTryLock_Converts: a lock in another mode is let go of first, and gone if the new one
+// is not to be had.
+func TestTryLock_Converts(t *testing.T) {
+	needsKernelLocks(t)
+	path := filepath.Join(t.TempDir(), "file")
+	one, two := locked(t, path, platform.Shared), locked(t, path, platform.Shared)
+	if err := one.TryLock(platform.Exclusive); err != platform.ErrBusy {
+		t.Errorf("exclusive beside another reader: %v", err)
+	}
+	if err := two.TryLock(platform.Exclusive); err != nil {
+		t.Errorf("exclusive, alone: %v", err)
+	}
+	wantLock(t, "exclusive now", path, platform.Shared, platform.ErrBusy)
+	if err := two.TryLock(platform.Shared); err != nil {
+		t.Errorf("shared again: %v", err)
+	}
+	wantLock(t, "shared now", path, platform.Shared, nil)
+}
+
+func TestWaitLock(t *testing.T) {
+	needsKernelLocks(t)
+	path := filepath.Join(t.TempDir(), "file")
+	holder, next := locked(t, path, platform.Exclusive), open(t, path)
+	var dropped atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		err := next.WaitLock(platform.Exclusive)
 		if !dropped.Load() {
 			t.Error("granted while it was held")
 		}
-		if err := next.Unlock(); err != nil {
-			t.Error(err)
-		}
+		done <- err
 	}()
 	dropped.Store(true)
-	unlock(t, k)
-	promptly(t, "WaitKernelLock", func() { <-done })
+	closed(t, holder)
+	promptly(t, "WaitLock", func() {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	wantLock(t, "waited for", path, platform.Exclusive, platform.ErrBusy)
 }
 
-func TestPeekKernelLock(t *testing.T) {
+// TestTryLock_FollowsTheFile: a lock is the file's, whatever becomes of its path.
+func TestTryLock_FollowsTheFile(t *testing.T) {
 	needsKernelLocks(t)
-	path := filepath.Join(t.TempDir(), "sibling")
-	if err := platform.PeekKernelLock(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file stays where it is")
 	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("looking created the file")
-	}
-	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
-		k := tryLock(t, path, mode)
-		if err := platform.PeekKernelLock(path); err != platform.ErrBusy {
-			t.Errorf("held in mode %v: %v, want ErrBusy", mode, err)
-		}
-		unlock(t, k)
-		if err := platform.PeekKernelLock(path); err != nil {
-			t.Errorf("free: %v", err)
-		}
-	}
-	unlock(t, tryLock(t, path, platform.Exclusive)) // nothing stays locked by looking
+	path := filepath.Join(t.TempDir(), "file")
+	f := locked(t, path, platform.Exclusive)
+	rename(t, path, path+".moved")
+	wantLock(t, "another file", path, platform.Exclusive, nil)
+	wantLock(t, "moved", path+".moved", platform.Exclusive, platform.ErrBusy)
+	closed(t, f)
+	wantLock(t, "moved, and closed", path+".moved", platform.Exclusive, nil)
 }

@@ -64,13 +64,26 @@ func Probe(p Process) Liveness {
 	return probe(p)
 }
 
+// Began returns when the process that has a pid now began, by the clock of now; false
+// where that can't be told. A clock that was set since moves it by as much.
+func Began(pid int) (time.Time, bool) {
+	if pid <= 0 || pid > math.MaxInt32 {
+		return time.Time{}, false
+	}
+	return began(pid)
+}
+
 // AwaitExit probes until the process is gone, ctx is done, or the limit has
 // passed, and returns the last answer. A process that was killed lets go of its
-// files a little before it is gone.
+// files a little before it is gone; one that is on its way out, however long that takes
+// it, does no work any more, and counts as gone.
 func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
 	deadline := time.Now().Add(limit)
 	for {
 		l := Probe(p)
+		if l == Alive && exiting(p.PID) {
+			return Gone
+		}
 		if l != Alive || ctx.Err() != nil || !time.Now().Before(deadline) {
 			return l
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -143,16 +144,65 @@ func pidfdInode(fd int) uint64 {
 	return st.Ino
 }
 
-// startTime is field 22 of /proc/<pid>/stat. The name in field 2 is in brackets
-// and may hold anything, brackets and spaces included. Source: proc_pid_stat(5).
+// startTime is when a process started, in clock ticks since boot.
 func startTime(pid string) (uint64, error) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	const start = 22
+	fields, err := procStat(pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return 0, strconv.ErrSyntax
+	return strconv.ParseUint(string(fields[start]), 10, 64)
+}
+
+// procStat returns the fields of /proc/<pid>/stat under their numbers, but for the name,
+// which is in brackets and may hold anything, brackets and spaces included. Source:
+// proc_pid_stat(5).
+func procStat(pid string) ([][]byte, error) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return nil, err
 	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
+	name := bytes.LastIndexByte(stat, ')')
+	fields := append(make([][]byte, 3, 60), bytes.Fields(stat[name+1:])...)
+	if len(fields) < 40 {
+		return nil, strconv.ErrSyntax
+	}
+	return fields, nil
+}
+
+// began adds the start, which is counted from the boot, to when that was by the clock
+// of now. Both are seen through this process's time namespace, which so cancels out.
+func began(pid int) (time.Time, bool) {
+	const ticksPerSecond = 100 // USER_HZ, on every architecture that Go knows
+	var since unix.Timespec
+	if !procIsOurs() || unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) != nil {
+		return time.Time{}, false
+	}
+	start, err := startTime(strconv.Itoa(pid))
+	if err != nil {
+		return time.Time{}, false
+	}
+	booted := time.Now().Add(-time.Duration(since.Nano()))
+	return booted.Add(time.Duration(start) * (time.Second / ticksPerSecond)), true
+}
+
+// exiting reports whether every thread of a process is in do_exit (PF_EXITING): none of
+// them runs the program any more. That of its first thread alone says little, as others
+// may go on.
+func exiting(pid int) bool {
+	const flags, pfExiting = 9, 4 // linux/sched.h
+	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	if err != nil || len(threads) == 0 || !procIsOurs() {
+		return false
+	}
+	for _, thread := range threads {
+		fields, err := procStat(strconv.Itoa(pid) + "/task/" + thread.Name())
+		if err != nil {
+			continue // gone since
+		}
+		if f, err := strconv.ParseUint(string(fields[flags]), 10, 64); err != nil || f&pfExiting == 0 {
+			return false
+		}
+	}
+	return true
 }

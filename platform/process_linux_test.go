@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -163,7 +162,8 @@ func TestProbe_Life(t *testing.T) {
 	if l := platform.AwaitExit(context.Background(), p, patience); l != platform.Gone {
 		t.Errorf("killed: %d, want Gone", l)
 	}
-	eventually(t, "the child is a zombie", func() bool { return stateOf(p.PID) == 'Z' })
+	// It has been told that no thread works any more, and may take a while to end.
+	eventually(t, "the child is a zombie", func() bool { return stateOf(p.PID) == 'Z' && platform.Probe(p) == platform.Gone })
 	if err := syscall.Kill(p.PID, 0); err != nil {
 		t.Errorf("a zombie answers: %v", err)
 	}
@@ -351,17 +351,27 @@ func TestThisHost_Linux(t *testing.T) {
 	if len(host.BootID) != 36 {
 		t.Errorf("boot id is %q", host.BootID)
 	}
-	// btime, of the same meaning, is in whole seconds.
-	stat, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestBegan: of this process by what the system has counted since, and of a child between
+// two looks at the clock.
+func TestBegan(t *testing.T) {
+	const tick = 10 * time.Millisecond
+	before := time.Now().Add(-2 * tick)
+	var p platform.Process
+	child, end := playRole(t, "wait", &p)
+	after := time.Now().Add(2 * tick)
+	began, known := platform.Began(child.Process.Pid)
+	if !known || began.Before(before) || began.After(after) {
+		t.Errorf("began at %v (%v), between %v and %v", began, known, before, after)
 	}
-	_, rest, _ := strings.Cut(string(stat), "\nbtime ")
-	var btime int64
-	if _, err := fmt.Sscan(rest, &btime); err != nil {
-		t.Fatal(err)
+	end()
+	if began, known := platform.Began(child.Process.Pid); known {
+		t.Errorf("gone, and began at %v", began)
 	}
-	if d := host.Booted.Sub(time.Unix(btime, 0)).Abs(); d > patience {
-		t.Errorf("booted at %s, /proc/stat says %s", host.Booted, time.Unix(btime, 0))
+	for _, pid := range []int{0, -1, -1 << 31} {
+		if _, known := platform.Began(pid); known {
+			t.Errorf("pid %d began", pid)
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package platform
 
-import "golang.org/x/sys/windows"
+import (
+	"time"
+
+	"golang.org/x/sys/windows"
+)
 
 func identifySelf(p *Process) error {
 	p.Start = creationTime(windows.CurrentProcess())
@@ -43,3 +47,16 @@ func creationTime(h windows.Handle) uint64 {
 	}
 	return uint64(created.HighDateTime)<<32 | uint64(created.LowDateTime)
 }
+
+func began(pid int) (time.Time, bool) {
+	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
+	if err != nil {
+		return time.Time{}, false
+	}
+	defer windows.CloseHandle(h)
+	start := creationTime(h)
+	at := windows.Filetime{LowDateTime: uint32(start), HighDateTime: uint32(start >> 32)}
+	return time.Unix(0, at.Nanoseconds()), start != 0
+}
+
+func exiting(int) bool { return false }

@@ -52,10 +52,6 @@ func (a *app) broken(before lock.Status) {
 	fmt.Fprintln(a.stdout, path+": removed the lock file")
 	fmt.Fprintln(a.stdout, "  holder    "+who(before.Holder))
 	fmt.Fprintln(a.stdout, "  it was    "+string(before.State)+": "+visible(string(before.Evidence)))
-	if before.Evidence == lock.KernelLockHeld {
-		fmt.Fprintln(a.stdout, "  next      that process goes on, and learns of the loss when it releases. Its kernel lock keeps others")
-		fmt.Fprintln(a.stdout, "            out until then: end it, to have the lock free")
-	}
 }
 
 // refused says why nothing was removed, and what can be done.
@@ -77,9 +73,6 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) int {
 	// What -force is worth depends on what keeps the lock locked.
 	switch command := forceCommand(status); {
 	case command == "":
-	case status.Evidence == lock.KernelLockHeld:
-		a.more("          To remove its lock file would not free the lock: the kernel lock keeps others out until that")
-		a.more("          process ends. If the file must go all the same: " + command)
 	default:
 		if status.State == lock.StateHeld {
 			a.more("          or, if it must be: " + command)

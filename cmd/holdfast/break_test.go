@@ -43,7 +43,8 @@ func TestBreakOnlyTheDead(t *testing.T) {
 	alive := filepath.Join(dir, "alive")
 	holder := holdLock(t, alive)
 	_, stderr := wantCode(t, exitNotHad, "break", alive)
-	wantText(t, stderr, "not broken", "the holder", string(lock.KernelLockHeld), "-force "+nonceOf(t, alive))
+	wantText(t, stderr, "not broken", "the holder", string(lock.KernelLockHeld), "end that process")
+	wantNoText(t, stderr, "-force")
 	wantFile(t, alive, true)
 	if code, _, stderr := holder.finish(); code != 0 {
 		t.Errorf("the holder ended with %d: %s", code, stderr)
@@ -73,14 +74,26 @@ func TestBreakForceWantsTheNonce(t *testing.T) {
 	wantFile(t, path, true)
 }
 
-// TestBreakForceOfLivingHolder: it is told that it frees nothing, nobody gets in,
-// and the holder's command, though it succeeds, has not succeeded under its lock.
+// TestBreakForceOfLivingHolder: whoever has the kernel lock can't be broken.
 func TestBreakForceOfLivingHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := holdLock(t, path)
-	stdout, _ := wantCode(t, exitOK, "break", "-force", nonceOf(t, path), path)
-	wantText(t, stdout, "removed", "kernel lock keeps others")
-	wantFile(t, path, false)
+	_, stderr := wantCode(t, exitNotHad, "break", "-force", nonceOf(t, path), path)
+	wantText(t, stderr, "not broken", string(lock.KernelLockHeld), "end that process")
+	wantFile(t, path, true)
+	if code, _, stderr := holder.finish(); code != 0 {
+		t.Errorf("the holder ended with %d: %s", code, stderr)
+	}
+}
+
+// TestRunLost: a command that succeeds, though its lock file was removed by a hand, has
+// not succeeded under its lock; and nobody got in.
+func TestRunLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	holder := holdLock(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	wantCode(t, exitNotHad, append([]string{"run", "-try", path, "--"}, role(t, "exit", "0")...)...)
 	wantCode(t, exitHeld, "status", path)
 	code, _, stderr := holder.finish()

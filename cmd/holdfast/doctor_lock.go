@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,46 +16,47 @@ import (
 // checkFiles does once, in a folder that nobody else uses, what the protocol
 // does with a lock file.
 func (r *report) checkFiles(scratch string) {
-	if err := tryFiles(scratch); err != nil {
+	if err := tryFiles(scratch, r.Filesystem.Trusted); err != nil {
 		r.add("permissions", bad, oneLine(err))
 		return
 	}
-	r.add("permissions", good, "files can be created, written, renamed and removed")
+	r.add("permissions", good, "files can be created, marked, written, read and removed")
 }
 
-// tryFiles goes through the calls in the order in which acquiring, reclaiming and
-// releasing make them.
-func tryFiles(scratch string) error {
+// tryFiles goes through the calls in the order in which acquiring and releasing make
+// them.
+func tryFiles(scratch string, trusted bool) error {
 	path := filepath.Join(scratch, "probe")
-	f, err := platform.CreateIncomplete(path)
+	f, err := platform.Create(path, trusted)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if _, err := platform.CreateIncomplete(path); !errors.Is(err, fs.ErrExist) {
+	if _, err := platform.Create(path, true); !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("creating a file that exists must fail, and gave: %v", err)
 	}
-	info, err := os.Lstat(path)
-	if err != nil {
+	const text = "holdfast doctor\n"
+	if err := f.WriteAt([]byte(text), 0); err != nil {
 		return err
 	}
-	// Some filesystems (vfat, many a FUSE and CIFS mount) ignore modes.
-	if !platform.IsIncomplete(info) {
-		return errors.New("files can't be marked as incomplete here (mode 0200 does not stick)")
-	}
-	if _, err := io.WriteString(f, "holdfast doctor\n"); err != nil {
+	// Lock files are marked only where the filesystem is trusted: many others (vfat, many
+	// a FUSE and CIFS mount) ignore modes.
+	if info, err := f.Stat(); err != nil {
 		return err
+	} else if trusted && platform.KeepsMarks && !info.Marked() {
+		return errors.New("files can't be marked here (the sticky bit does not stick)")
 	}
-	if err := errors.Join(f.MarkComplete(), f.Close()); err != nil {
+	if data, err := platform.ReadRegular(path, 1<<10); err != nil {
 		return err
+	} else if string(data) != text {
+		return fmt.Errorf("what was written is read as %q", data)
 	}
-	if err := platform.Replace(path, path+".moved"); err != nil {
+	if at, err := f.IsAt(path); err != nil {
 		return err
+	} else if !at {
+		return errors.New("a file that is open is not the one at its path (identities are made up here)")
 	}
-	if _, _, err := platform.ReadRegular(path+".moved", 1<<10); err != nil {
-		return err
-	}
-	return platform.Remove(path + ".moved")
+	return platform.Remove(path)
 }
 
 // Names of the checks that decide on the mode.
@@ -71,7 +71,7 @@ var errGranted = errors.New("granted twice at the same time")
 
 // checkKernelLock tries the kernel lock on a file of our own.
 func (r *report) checkKernelLock(ctx context.Context, path string) {
-	held, err := platform.TryKernelLock(path, platform.Exclusive)
+	held, err := tryLock(path)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		r.add(checkDescriptors, weak, "there is none here: "+oneLine(err))
@@ -82,7 +82,7 @@ func (r *report) checkKernelLock(ctx context.Context, path string) {
 	}
 	err = wantBusy(path)
 	r.result(checkDescriptors, err, "the second is refused while the first holds")
-	err = errors.Join(held.Unlock(), wantFree(path))
+	err = errors.Join(held.Close(), wantFree(path))
 	if err != nil {
 		r.add(checkDescriptors, bad, "not free after it was dropped: "+oneLine(err))
 	}
@@ -109,10 +109,10 @@ func (r *report) result(name string, err error, detail string) {
 
 // wantBusy returns nil if the lock at path is refused, as it must be.
 func wantBusy(path string) error {
-	second, err := platform.TryKernelLock(path, platform.Exclusive)
+	second, err := tryLock(path)
 	switch {
 	case err == nil:
-		return errors.Join(errGranted, second.Unlock())
+		return errors.Join(errGranted, second.Close())
 	case errors.Is(err, platform.ErrBusy):
 		return nil
 	}
@@ -121,11 +121,24 @@ func wantBusy(path string) error {
 
 // wantFree returns nil if the lock at path is granted; it is dropped again.
 func wantFree(path string) error {
-	k, err := platform.TryKernelLock(path, platform.Exclusive)
+	f, err := tryLock(path)
 	if err != nil {
 		return err
 	}
-	return k.Unlock()
+	return f.Close()
+}
+
+// tryLock opens a file, or makes it, and takes its kernel lock.
+func tryLock(path string) (*platform.File, error) {
+	f, err := platform.Open(path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.TryLock(platform.Exclusive); err != nil {
+		_ = f.Close() // it has no lock
+		return nil, err
+	}
+	return f, nil
 }
 
 // errNotTried says that a check could not be made.
@@ -145,15 +158,11 @@ const (
 // we have let go, and be killed while it holds. It returns what came of the two
 // halves.
 func tryProcesses(ctx context.Context, path string) (processes, death error) {
-	held, err := platform.TryKernelLock(path, platform.Exclusive)
+	held, err := tryLock(path)
 	if err != nil {
 		return err, nil
 	}
-	defer func() {
-		if held != nil {
-			held.Unlock()
-		}
-	}()
+	defer held.Close()
 	child, ask, err := startDoctorChild(ctx, path)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTried, err), nil
@@ -169,10 +178,9 @@ func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	default:
 		return fmt.Errorf("%w: the second process said %q", errNotTried, answer), nil
 	}
-	if err := held.Unlock(); err != nil {
+	if err := held.Close(); err != nil {
 		return err, nil
 	}
-	held = nil
 	if answer := ask(); answer != answerGranted {
 		return fmt.Errorf("not granted after it was dropped: the second process said %q", answer), nil
 	}
@@ -231,9 +239,9 @@ func (a *app) doctorChild(args []string) int {
 	if len(args) != 1 {
 		return exitUsage
 	}
-	var kept []*platform.KernelLock // the garbage collector must not let go of it
+	var kept []*platform.File // until the end
 	for orders := bufio.NewScanner(a.stdin); orders.Scan(); {
-		k, err := platform.TryKernelLock(args[0], platform.Exclusive)
+		f, err := tryLock(args[0])
 		answer := answerGranted
 		switch {
 		case errors.Is(err, platform.ErrBusy):
@@ -241,12 +249,12 @@ func (a *app) doctorChild(args []string) int {
 		case err != nil:
 			answer = oneLine(err)
 		default:
-			kept = append(kept, k)
+			kept = append(kept, f)
 		}
 		fmt.Fprintln(a.stdout, answer)
 	}
-	for _, k := range kept {
-		_ = k.Unlock()
+	for _, f := range kept {
+		_ = f.Close()
 	}
 	return exitOK
 }

@@ -162,12 +162,12 @@ const breakHelp = `Removes the lock file of a dead holder. This is seldom needed
 lock next takes it over anyway. When the holder is alive, or may be, nothing is
 changed.
 
-  -force NONCE   remove the lock file whatever is known of its holder, if its claim
-                 has this nonce ("holdfast status -json" shows it): so that you break
-                 the one holding that you looked at, and not the next. A process that
-                 lives is not ended by this, and learns of its loss only when it
-                 releases. Its kernel lock can't be broken, and keeps others out; where
-                 there is none, two may come to work under one lock.
+  -force NONCE   remove the lock file of a holder of whom it can't be told whether they
+                 live, if its claim has this nonce ("holdfast status -json" shows it):
+                 so that you break the one holding that you looked at, and not the
+                 next. If that process lives after all, it is not ended by this, and
+                 two may come to work under one lock. Where somebody has the kernel
+                 lock there is nothing to break: to end that process is the way.
 
 exit codes:
   0    removed, or there was nothing to remove

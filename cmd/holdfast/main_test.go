@@ -170,3 +170,10 @@ func wantText(t *testing.T, text string, parts ...string) {
 		}
 	}
 }
+
+func wantNoText(t *testing.T, text, part string) {
+	t.Helper()
+	if strings.Contains(text, part) {
+		t.Errorf("%q is in:\n%s", part, text)
+	}
+}

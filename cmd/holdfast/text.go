@@ -138,7 +138,7 @@ func advice(s lock.Status) []string {
 // forceCommand is the call that would break this lock for certain; "" if there is
 // none.
 func forceCommand(s lock.Status) string {
-	if s.Holder == nil || s.Holder.Nonce == "" {
+	if s.Holder == nil || s.Holder.Nonce == "" || s.Evidence == lock.KernelLockHeld {
 		return ""
 	}
 	nonce, ok := shellWord(s.Holder.Nonce)

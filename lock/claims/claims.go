@@ -269,7 +269,7 @@ func (m *Manager) now() time.Time {
 // timeout reads meta.json. Source: seed af.
 func (m *Manager) timeout() (time.Duration, error) {
 	path := filepath.Join(m.Dir, "meta.json")
-	data, _, err := platform.ReadRegular(path, 1<<20)
+	data, err := platform.ReadRegular(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return DefaultTimeout, nil
 	} else if err != nil {

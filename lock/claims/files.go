@@ -38,7 +38,7 @@ func readFiles(dir string) (*files, error) {
 			f.temps = append(f.temps, filepath.Join(f.dir, entry.Name()))
 			continue
 		}
-		data, _, err := platform.ReadRegular(f.path(node), 64<<10)
+		data, err := platform.ReadRegular(f.path(node), 64<<10)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -44,8 +45,8 @@ const (
 
 // Release gives up the claim: of all calls, in whatever goroutine and on whatever
 // copy of it, one is told Released. A claim that was lost, or that a Conflict has
-// shown, is left alone. After an error the claim is still held, and Release may be
-// called again.
+// shown, is left alone. After an error the claim is given up all the same: its file is
+// left, and says so to programs that use this package; see lock.Held.Release.
 func (c *Claim) Release() (Outcome, error) {
 	if c.release == nil {
 		return c.notReleased()
@@ -56,14 +57,14 @@ func (c *Claim) Release() (Outcome, error) {
 		return c.notReleased()
 	}
 	err := c.release.held.Release()
-	if err != nil && !errors.Is(err, lock.ErrLost) {
-		return "", fmt.Errorf("dispatch: %w", err)
-	}
 	c.release.held = nil
-	if err != nil {
+	switch {
+	case err == nil:
+		return Released, nil
+	case errors.Is(err, lock.ErrLost):
 		return c.notReleased()
 	}
-	return Released, nil
+	return "", fmt.Errorf("dispatch: %w", err)
 }
 
 func (c *Claim) notReleased() (Outcome, error) {
@@ -85,37 +86,38 @@ func newClaim(id, path string, info lock.LockInfo) *Claim {
 }
 
 // parse reads a claim on an id, ours or another program's: all of the fields must be
-// there, and of this id, since the path says whose claim it is.
+// there, and of this id, since the path says whose claim it is. Further ones mean nothing.
 func parse(data []byte, id string) (lock.LockInfo, error) {
-	var fields struct {
-		GardenID  *string `json:"gardenId"`
-		Hostname  *string `json:"hostname"`
-		CreatedAt *string `json:"createdAt"`
-		Nonce     *string `json:"nonce"`
-		Owner     *string `json:"owner"`
-	}
-	var info lock.LockInfo
-	data, err := exact(data)
-	if err == nil {
-		err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &info))
-	}
+	fields, err := exact(data)
 	if err != nil {
-		return info, err
+		return lock.LockInfo{}, err
 	}
-	switch {
-	case fields.GardenID == nil || *fields.GardenID != id:
-		return info, errors.New("not a claim on this id")
-	case fields.Owner == nil || *fields.Owner != Owner:
-		return info, errors.New("not a claim of this kind")
-	case fields.Hostname == nil || *fields.Hostname == "", fields.CreatedAt == nil, fields.Nonce == nil:
-		return info, errors.New("a field is missing")
-	}
-	if info.CreatedAt.IsZero() {
-		// Nothing depends on it; what is not a time is none that anyone can read.
-		info.CreatedAt = time.Unix(0, 0).UTC()
-		if t, err := time.Parse(time.RFC3339, *fields.CreatedAt); err == nil {
-			info.CreatedAt = t.UTC()
+	var gardenID, createdAt, owner string
+	var info lock.LockInfo
+	for name, into := range map[string]*string{
+		"gardenId": &gardenID, "hostname": &info.Hostname, "createdAt": &createdAt, "nonce": &info.Nonce, "owner": &owner,
+	} {
+		if field := fields[name]; field == nil || field[0] != '"' || json.Unmarshal(field, into) != nil {
+			return info, fmt.Errorf("%s is missing, or is no text", name)
 		}
+	}
+	var pid float64 // as any way to write a whole number counts
+	if err := json.Unmarshal(fields["pid"], &pid); err != nil || pid != math.Trunc(pid) || pid < 1 || pid > math.MaxInt32 {
+		return info, errors.New("no usable pid")
+	}
+	info.PID = int(pid)
+	switch {
+	case gardenID != id:
+		return info, errors.New("not a claim on this id")
+	case owner != Owner:
+		return info, errors.New("not a claim of this kind")
+	case info.Hostname == "":
+		return info, errors.New("no host")
+	}
+	// Nothing depends on the time; what is not one is none that anyone can read.
+	info.CreatedAt = time.Unix(0, 0).UTC()
+	if t, err := time.Parse(time.RFC3339, createdAt); err == nil && !t.IsZero() {
+		info.CreatedAt = t.UTC()
 	}
 	return info, nil
 }
@@ -124,9 +126,8 @@ func parse(data []byte, id string) (lock.LockInfo, error) {
 var fieldNames = []string{"gardenId", "pid", "hostname", "createdAt", "nonce", "owner"}
 
 // exact gives an object as other programs understand it: of a field that is there
-// twice the last counts, and "PID" is not "pid", for which package json takes it.
-func exact(data []byte) ([]byte, error) {
-	var all map[string]json.RawMessage
+// twice the last counts, and "PID" is not "pid", for which somebody may take it.
+func exact(data []byte) (all map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func exact(data []byte) ([]byte, error) {
 			}
 		}
 	}
-	return json.Marshal(all)
+	return all, nil
 }
 
 // TargetLocked is the reason of every Conflict. Source: seed entwurf.

@@ -139,7 +139,6 @@ func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
 		"another gardenid":    second(`"gardenid":"` + id + `"`),
 		"pid twice, null":     strings.Replace(whole, "}", `,"pid":null}`, 1),
 		"id twice, another":   strings.Replace(whole, "}", `,"gardenId":"`+other+`"}`, 1),
-		"a bad created_at":    strings.Replace(whole, "}", `,"created_at":7}`, 1),
 	}
 	for _, name := range []string{"gardenId", "pid", "hostname", "createdAt", "nonce", "owner"} {
 		tests["without "+name] = string(foreign(t, fields{name: nil}))
@@ -168,6 +167,33 @@ func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAcquire_FurtherFields: what else is in another program's claim means nothing: neither
+// that it is corrupt, nor that its process is another one.
+func TestAcquire_FurtherFields(t *testing.T) {
+	live := startChild(t, t.TempDir()).cmd.Process.Pid
+	for _, further := range []fields{
+		{"pidfd": 77}, {"start": 1}, {"start": "x"}, {"cmd": 7}, {"mode": 1}, {"created_at": "junk"}, {"created_at": 7},
+		{"boot_id": "another"}, {"released": true}, {"holdfast": 1}, {"holdfast": "x", "released": true}, {"kernel_lock": "ext4:1:2"},
+	} {
+		dir := t.TempDir()
+		claim := fields{"pid": live}
+		for name, value := range further {
+			claim[name] = value
+		}
+		put(t, lockPath(dir), foreign(t, claim))
+		if c := conflict(t, dir); c.Holder == nil || c.Holder.PID != live {
+			t.Errorf("%v: holder is %+v", further, c.Holder)
+		}
+		put(t, lockPath(dir), foreign(t, further))
+		taken(t, dir)
+	}
+	for _, pid := range []string{".0", "e0"} { // ways to write a whole number
+		dir := t.TempDir()
+		put(t, lockPath(dir), []byte(strings.Replace(string(foreign(t, nil)), fmt.Sprint(noSuchPID), fmt.Sprint(noSuchPID)+pid, 1)))
+		taken(t, dir)
 	}
 }
 

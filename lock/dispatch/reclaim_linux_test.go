@@ -87,13 +87,13 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 		t.Errorf("taken over by %q", by)
 	}
 
-	// By the process's start, where the kernel lock's file is not the one that the
-	// claim was made under; where the system has them, by its pidfd as well.
+	// By the process's start, where the kernel lock is not one that can be asked about;
+	// where the system has them, by its pidfd as well.
 	for _, changes := range []fields{{"start": 1}, {"start": 1, "pidfd": nil}} {
 		dir = t.TempDir()
 		died(t, dir)
 		rewrite(t, dir, changes)
-		rewrite(t, dir, fields{"pid": live, "flock": "1:2:3"})
+		rewrite(t, dir, fields{"pid": live, "kernel_lock": "ext4:1:2"})
 		if by := takenBy(t, dir); by != lock.PIDReused {
 			t.Errorf("%v: taken over by %q", changes, by)
 		}
@@ -142,7 +142,7 @@ func TestReclaim_MarkerOfTheDead(t *testing.T) {
 			dir := t.TempDir()
 			died(t, dir)
 			put(t, marker(dir), []byte(text))
-			if err := os.Chmod(marker(dir), 0o200); err != nil {
+			if err := os.Chmod(marker(dir), 0o600|os.ModeSticky); err != nil {
 				t.Fatal(err)
 			}
 			taken(t, dir)

@@ -97,7 +97,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 	put(t, lockPath(dir), bytes.ReplaceAll(text, []byte(claim.Nonce), []byte(strings.Repeat("0", len(claim.Nonce)))))
 	release(t, claim, dispatch.NotOwned)
 
-	// Copied and put back, it is ours still.
+	// A copy of it is nobody's.
 	dir = t.TempDir()
 	claim = acquire(t, dir)
 	text = read(t, lockPath(dir))
@@ -105,7 +105,8 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, lockPath(dir), text)
-	release(t, claim, dispatch.Released)
+	release(t, claim, dispatch.NotOwned)
+	taken(t, dir)
 }
 
 // TestRelease_RemovedByHand: there is nothing to release, and the id is free.

@@ -27,7 +27,7 @@ type hint struct {
 const hintSize = 96
 
 func (l Ledger) readHint() (h hint, ok bool) {
-	data, _, err := platform.ReadRegular(l.path(".head"), 4<<10)
+	data, err := platform.ReadRegular(l.path(".head"), 4<<10)
 	if err != nil || json.Unmarshal(data, &h) != nil || h.Sequence < 0 {
 		return hint{}, false
 	}
@@ -40,15 +40,15 @@ func (l Ledger) writeHint(h hint) {
 	if err != nil {
 		return
 	}
-	f, err := platform.OpenRegular(l.path(".head"), os.O_WRONLY|os.O_CREATE)
+	f, err := platform.Open(l.path(".head"), os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > hintSize {
+	if info, err := f.Stat(); err == nil && info.Size > hintSize {
 		_ = f.Truncate(hintSize) // a later version's, with further fields
 	}
-	_, _ = f.WriteAt(append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...), 0)
+	_ = f.WriteAt(append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...), 0)
 }
 
 // head finds the number of the last event, in a time that does not grow with the

@@ -222,7 +222,7 @@ func (l Ledger) explain(err error, path string) error {
 	if !errors.As(err, &locked) {
 		return err
 	}
-	data, _, rerr := platform.ReadRegular(path, 64<<10)
+	data, rerr := platform.ReadRegular(path, 64<<10)
 	var claim struct {
 		AgentID    string    `json:"agent_id"`
 		AcquiredAt time.Time `json:"acquired_at"`

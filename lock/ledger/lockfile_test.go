@@ -23,7 +23,7 @@ func TestLocked_LockFile(t *testing.T) {
 		l.AgentID = agent
 		err := l.Locked(background, func(context.Context, *ledger.Writer) error {
 			info, err := os.Lstat(at(l, "ledger.lock"))
-			if err != nil || info.Mode() != 0o600 {
+			if err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%v, %v", info.Mode(), err)
 			}
 			data, err := os.ReadFile(at(l, "ledger.lock"))

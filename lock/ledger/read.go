@@ -35,7 +35,7 @@ func (l Ledger) Read(sequence int64) (Event, error) {
 	if sequence < 1 { // whatever lies there
 		return Event{}, fmt.Errorf("ledger: %w", &fs.PathError{Op: "read", Path: path, Err: fs.ErrNotExist})
 	}
-	data, _, err := platform.ReadRegular(path, MaxEvent)
+	data, err := platform.ReadRegular(path, MaxEvent)
 	switch {
 	case errors.Is(err, platform.ErrTooLarge):
 		return Event{}, damaged(path, fmt.Sprintf("has more than %d bytes", MaxEvent))

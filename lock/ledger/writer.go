@@ -166,7 +166,7 @@ func (w *Writer) appendBatch(events [][]byte) (err error) {
 // finishBatch publishes what a writer had decided before it died.
 func (w *Writer) finishBatch() error {
 	path := w.ledger.path(batchName)
-	data, _, err := platform.ReadRegular(path, 4<<10)
+	data, err := platform.ReadRegular(path, 4<<10)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil

@@ -1,0 +1,268 @@
+package lock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// ownFile is a whole claim of ours on disk, a lock file or a marker; for a reader, the
+// lock file of all readers, of whom another may have written it. The file is open, and
+// its own lock ours, as long as we have it: its inode so can't become another's.
+type ownFile struct {
+	file         *platform.File
+	path         string
+	claim        LockInfo
+	data         []byte // what is in it; nil before it is whole
+	written      int64  // when that was done, in Unix nanoseconds, or later
+	saysReleased int64  // where in the file it says that it is not released; 0 for readers, of whom others may go on
+}
+
+// steps are the ones that create passes.
+type steps struct{ created, locked, checked, written step }
+
+var (
+	createSteps = steps{stepCreated, stepOwnLocked, stepChecked, stepWritten}
+	markerSteps = steps{stepMarkerCreated, stepMarkerLocked, stepMarkerChecked, stepMarkerWritten}
+	rightSteps  = steps{stepRightCreated, "", "", stepRightWritten}
+)
+
+// create is step 2: it makes the file at path, with a claim of ours, and its own lock. The
+// error matches fs.ErrExist when something is there, and is errMoved when it is worth
+// another look. When it fails, nothing of ours is left.
+func (a *attempt) create(ctx context.Context, path string, mode platform.Mode, at steps) (*ownFile, error) {
+	if platform.KeepsMarks && a.fsys.Trusted && !a.fallback {
+		return a.createInPlace(ctx, path, true, mode, at)
+	}
+	return a.createAside(ctx, path, mode, at)
+}
+
+// createInPlace makes the file with a mark, by one act, then locks it and writes the claim.
+// The mark stays. It says that whoever made the file locks it: so if its lock is free and it
+// has no whole claim, its maker died here. Whether the claim is whole is read from its
+// content, as taking the mark away would be a second write, which a loss of power could
+// keep without the first.
+func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mode platform.Mode, at steps) (*ownFile, error) {
+	f, err := platform.Create(path, mark)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	a.at(at.created)
+	if a.hasOwnLocks() {
+		// Rule A. Who may have its lock is only looking, or taking it for a dead
+		// one's, and then rule B keeps us from using it.
+		if f, err = a.patience.lockOwn(ctx, a, f, path, mode); err == platform.ErrBusy {
+			a.abandon(f, path)
+			return nil, a.locked(a.file.Path, nil, Alive, KernelLockHeld)
+		} else if err != nil {
+			return nil, also(err, f.Close())
+		}
+		a.at(at.locked)
+	}
+	// Rule B. It had no other name, and whoever removes one by the protocol removes it for
+	// good; so it is at its path if it has any.
+	info, err := f.Stat()
+	if err == nil && info.Links == 0 {
+		err = errMoved
+	}
+	if err != nil {
+		return nil, also(err, f.Close())
+	}
+	a.at(at.checked)
+	own, err := a.writeClaim(f, path, mode)
+	if err == nil {
+		a.at(at.written)
+	}
+	return own, err
+}
+
+// createAside is for where a mark is not kept, or proves nothing as nobody can tell whether
+// the file's lock is free. The file appears at path (link(2)) only when the claim in it is
+// whole, and its own lock ours; a crash before leaves it under another name, in nobody's
+// way.
+func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mode, at steps) (*ownFile, error) {
+	aside := a.marker + ".new" // one name, where whoever comes next can tell whether it is in use
+	if a.renews() {
+		aside = a.marker + "." + newNonce()
+	}
+	f, err := platform.Create(aside, false)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, a.removeLeftover(ctx, aside)
+	} else if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if a.hasOwnLocks() {
+		if f, err = a.patience.lockOwn(ctx, a, f, aside, mode); err == platform.ErrBusy {
+			err = errMoved // who has it takes it for a leftover
+		}
+		if err != nil {
+			return nil, also(err, f.Close())
+		}
+		a.at(at.locked)
+	}
+	if _, err := f.Stat(); err != nil {
+		return nil, also(err, f.Close())
+	}
+	own, err := a.writeClaim(f, aside, mode)
+	if err != nil {
+		return nil, err
+	}
+	a.at(at.written)
+	err = f.Link(path)
+	if errors.Is(err, errors.ErrUnsupported) {
+		// Without hard links, what a crash leaves half made only age clears.
+		if err := a.discard(own); err != nil {
+			return nil, err
+		}
+		return a.createInPlace(ctx, path, false, mode, at)
+	}
+	a.at(at.created)
+	if err != nil {
+		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
+	}
+	own.path = path
+	if err := ignoreAbsent(platform.Remove(aside)); err != nil {
+		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
+	}
+	a.at(at.checked)
+	return own, nil
+}
+
+// removeLeftover removes what somebody who died has left aside, under the one name that
+// all use. The error is errMoved when that is done, or is being done.
+func (a *attempt) removeLeftover(ctx context.Context, aside string) error {
+	f, err := a.lookLocked(ctx, aside, platform.Exclusive)
+	var locked *ErrLocked
+	switch {
+	case errors.As(err, &locked):
+		return errMoved // somebody is making theirs
+	case err != nil:
+		return err
+	case f.file == nil:
+		return pathError("create", aside, errors.New("something that is not a lock file is in the way"))
+	}
+	if err = a.remove(ctx, aside, f, ""); err == nil {
+		err = errMoved
+	}
+	return also(err, f.close())
+}
+
+// writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure the
+// file is removed.
+func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) (*ownFile, error) {
+	own := &ownFile{file: f, path: path, claim: a.newClaim(f.ID(), mode)}
+	data, err := a.encode(own.claim)
+	if err == nil {
+		err = f.WriteAt(data, 0)
+	}
+	if err == nil && !a.fsys.Trusted {
+		err = f.Sync() // a server's full disk may show only here
+	}
+	if err != nil {
+		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
+	}
+	own.data, own.written = data, time.Now().UnixNano()
+	if mode == platform.Exclusive {
+		own.saysReleased = int64(bytes.Index(data, []byte(notReleased)))
+	}
+	return own, nil
+}
+
+// newClaim describes this process as the holder of the lock, in the file with this id.
+func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
+	self, host := platform.Self(), platform.ThisHost()
+	c := LockInfo{
+		PID:           self.PID,
+		CreatedAt:     a.now().UTC(),
+		Cmd:           a.file.Cmd,
+		Nonce:         newNonce(),
+		Hostname:      host.Name,
+		BootID:        host.BootID,
+		PIDNamespace:  self.PIDNamespace,
+		TimeNamespace: self.TimeNamespace,
+		Start:         self.Start,
+		PIDFD:         self.PIDFD,
+	}
+	if !platform.OwnLocks && a.siblingLock != nil {
+		in = a.siblingLock.ID()
+	}
+	if a.renews() {
+		c.RenewedAt, c.StaleAfter = renewalTime(c.CreatedAt), a.staleAfter()
+	} else {
+		c.KernelLock = a.lockName(in)
+	}
+	if mode == platform.Shared {
+		c.Mode = modeShared
+	}
+	return c
+}
+
+// newNonce returns 16 random bytes, in base32.
+func newNonce() string { return rand.Text() }
+
+// encode gives a claim of ours as File.Fields wants it.
+func (a *attempt) encode(c LockInfo) ([]byte, error) {
+	if a.file.Fields == nil {
+		return c.encode(nil)
+	}
+	return c.encode(a.file.Fields(c))
+}
+
+// renews reports whether others may have to judge this holder by age, because
+// the kernel that they ask may not be the one that knows.
+func (a *attempt) renews() bool { return a.fallback || !a.fsys.Trusted }
+
+// renewalTime has no fraction, and so always the same length when encoded: a
+// renewal overwrites the claim in place.
+func renewalTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// isOurs returns nil if the path leads to the very file that we made, and ErrLost if it
+// doesn't, or if somebody has written something else into it. Whether it was written to is
+// told by its time, so that it need not be read again as a rule: that of the last write is
+// at most the time after ours, unless somebody wrote later, or set it.
+func (o *ownFile) isOurs() error {
+	info, id, err := platform.Look(o.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ErrLost
+	case err != nil:
+		return pathError("check", o.path, err)
+	case id != o.file.ID():
+		return ErrLost
+	case o.data == nil, info.Size == int64(len(o.data)) && info.Modified <= o.written:
+		return nil
+	}
+	holds, err := o.file.Holds(o.data)
+	switch {
+	case err != nil:
+		return pathError("check", o.path, err)
+	case !holds:
+		return ErrLost
+	}
+	return nil
+}
+
+// sayReleased has the claim say that it was released, through the open file, in one of
+// two ways: an append-only file can still be written over by who has it open, and a
+// filesystem without a block to spare, where that takes one, still changes a mode.
+func (o *ownFile) sayReleased() error {
+	if o.saysReleased == 0 {
+		return nil // the kernel lock says it all
+	}
+	if still, err := o.file.Holds(o.data); err == nil && !still {
+		return nil // it is not our claim any more
+	}
+	err := o.file.WriteAt([]byte(isReleased), o.saysReleased)
+	if err != nil && platform.KeepsMarks && o.claim.KernelLock != "" {
+		if o.file.Unmark() == nil {
+			return nil
+		}
+	}
+	return err
+}

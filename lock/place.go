@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// place is where a lock lies, and what is known of that for good: it does not change
+// once locate has returned it. Whoever looks at a lock, and judges it, has one; what it
+// takes to have the lock is an attempt's.
+type place struct {
+	file    File   // with an absolute Path
+	sibling string // path of the sibling
+	marker  string // path of the marker
+	fsys    platform.Filesystem
+}
+
+// locate checks f, and finds out where it lies. Nothing is changed.
+func (f File) locate() (*place, error) {
+	if err := checkPath(f.Path); err != nil {
+		return nil, err
+	}
+	if len(f.Cmd) > maxCmd {
+		return nil, fmt.Errorf("%w: the cmd for %s has %d bytes; at most %d", ErrInvalidName, f.Path, len(f.Cmd), maxCmd)
+	}
+	// The process may change its working directory while it holds the lock.
+	path, err := absolute(f.Path)
+	if err != nil {
+		return nil, pathError("resolve", f.Path, err)
+	}
+	f.Path = path
+	fsys, err := platform.FilesystemOf(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("lock: the folder for %s does not exist: %w", path, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	return &place{file: f, sibling: path + siblingSuffix, marker: path + markerSuffix, fsys: fsys}, nil
+}
+
+func (p *place) now() time.Time {
+	if p.file.clock != nil {
+		if t := p.file.clock(); !t.IsZero() { // a clock that was not set
+			return t
+		}
+	}
+	return time.Now()
+}
+
+func (p *place) staleAfter() time.Duration {
+	if p.file.StaleAfter == 0 {
+		return DefaultStaleAfter
+	}
+	return p.file.StaleAfter
+}
+
+// ownLocks reports whether whoever has a lock file has its own kernel lock. Where it is
+// not so, that of the sibling stands for it (Windows); and in fallback mode, which is
+// known only when a lock is asked for, nothing does.
+func (p *place) ownLocks() bool { return platform.OwnLocks && !p.file.noKernelLock }
+
+// shares reports whether readers can have the lock together. Where the kernel's word on
+// own locks is not to be had, or proves nothing, shared means exclusive.
+func (p *place) shares() bool { return p.ownLocks() && p.fsys.Trusted }
+
+// queued reports whether those who wait for this lock pass a turnstile.
+func (p *place) queued() bool {
+	return p.fsys.Trusted && platform.HasTurnstile() && !p.file.noKernelLock
+}
+
+// lockName is what a claim says of the kernel lock on a file, and asLock how far that
+// names a lock that we can ask about: on one filesystem, which is seen by one name and
+// device. (An overlay and the folder underneath have the same files, with other locks.)
+func (p *place) lockName(id platform.FileID) string {
+	return p.lockDevice(id) + strconv.FormatUint(id.Ino, 10)
+}
+
+func (p *place) lockDevice(id platform.FileID) string {
+	return p.fsys.Kind + ":" + strconv.FormatUint(id.Dev, 10) + ":"
+}
+
+// open opens the file at path, to be locked and read. It need not be writable: only
+// NFSv4 wants that, for an exclusive lock.
+func (p *place) open(path string) (*platform.File, error) {
+	if !p.fsys.Trusted {
+		f, err := platform.Open(path, os.O_RDWR)
+		if !errors.Is(err, fs.ErrPermission) {
+			return f, err
+		}
+	}
+	return platform.Open(path, os.O_RDONLY)
+}
+
+// asLock reports whether the kernel lock that a claim names is one that can be asked
+// about here, given the file that the claim lies in; and whether that is a copy of the
+// file that it was written to.
+func (p *place) asLock(name string, in platform.FileID) (ours, copied bool) {
+	if !platform.OwnLocks { // it names the sibling
+		id, err := platform.IdentifyFile(p.sibling)
+		return err == nil && name == p.lockName(id), false
+	}
+	return strings.HasPrefix(name, p.lockDevice(in)), name != p.lockName(in)
+}

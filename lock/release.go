@@ -1,0 +1,151 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Release gives up the lock: it removes the lock file, and drops the kernel locks. Of
+// several readers, the last one out removes it. Only the first call that returns nil, or
+// ErrLost, does so; further ones return nil.
+//
+// If the lock file is not the one that this holder made, it is left alone, and the error
+// matches ErrLost.
+//
+// After any other error nobody is kept waiting for this holder, who need not call again:
+// the lock is free, with a file left that says so; or, where not even that could be
+// written, it is given up in the background as soon as the filesystem allows, and Release
+// may be called again to try at once.
+func (h *Held) Release() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return nil
+	}
+	err := h.letGo()
+	if !h.over {
+		if !h.retrying {
+			h.retrying = true
+			go h.retry()
+		}
+		return err
+	}
+	if h.isLost {
+		return also(pathError("release", h.Path(), ErrLost), err)
+	}
+	h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
+	return err
+}
+
+// letGo does what is left to be done of the release. The caller has h.mu.
+//
+// The kernel locks go last: until then nobody can come to judge the lock file, so nobody
+// sees ours without them.
+func (h *Held) letGo() (err error) {
+	a := h.attempt
+	if !h.left {
+		err = h.removeLockFile()
+		var failed error
+		switch {
+		case errors.Is(err, ErrLost):
+			err = nil
+			h.lose()
+			// Under another name it would still be taken for a living process's.
+			if info, serr := h.own.file.Stat(); serr == nil && info.Links > 0 {
+				_ = h.own.sayReleased()
+			}
+		case err != nil:
+			if failed = h.own.sayReleased(); failed != nil {
+				return also(err, failed)
+			}
+			err = fmt.Errorf("%w (the lock is free all the same, as its file says that it was released)", err)
+		}
+		h.left = true
+	}
+	if cerr := h.own.file.Close(); cerr != nil {
+		return also(err, cerr)
+	}
+	a.at(stepOwnUnlocked)
+	if cerr := a.siblingLock.Close(); cerr != nil {
+		return also(err, cerr)
+	}
+	h.end()
+	a.at(stepUnlocked)
+	return err
+}
+
+// removeLockFile removes our lock file, and no other; that of readers, if we are the last
+// of them. It returns ErrLost when the file is not ours. (Rule A: we have its own lock.)
+func (h *Held) removeLockFile() error {
+	a := h.attempt
+	if h.isLost {
+		return ErrLost
+	}
+	if err := h.own.isOurs(); err != nil { // rule B
+		return err
+	}
+	a.at(stepOwned)
+	if a.mode == platform.Shared {
+		return a.leave(h.own.file, a.at)
+	}
+	var err error
+	if a.renews() {
+		err = a.removeWithRight(h.own)
+	} else {
+		err = platform.Remove(a.file.Path)
+	}
+	switch {
+	case err == nil:
+		a.at(stepRemoved)
+		return nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrLost):
+		return ErrLost
+	}
+	return pathError("release", a.file.Path, err)
+}
+
+// removeWithRight removes our lock file where that takes a right: see remove. Who has it
+// has taken us for dead, or is about to find out that we are not.
+func (a *attempt) removeWithRight(own *ownFile) error {
+	ctx, poll := context.Background(), newBackoff(maxDelay)
+	remover := *a
+	remover.patience = impatient{tries: passageTries}
+	for try := 1; ; try++ {
+		var f found
+		err := f.read(a.place, own.file)
+		if err == nil {
+			err = remover.remove(ctx, own.path, &f, "")
+		}
+		var locked *ErrLocked
+		if err != errMoved && !errors.As(err, &locked) || try == moves {
+			return err
+		}
+		if err := own.isOurs(); err != nil {
+			return err
+		}
+		poll.sleep(ctx)
+	}
+}
+
+// retry goes on letting go of a lock that could not be given up, until it can.
+func (h *Held) retry() {
+	for wait := newBackoff(10 * time.Second); ; {
+		wait.sleep(context.Background())
+		h.mu.Lock()
+		if !h.over {
+			if _ = h.letGo(); h.over && !h.isLost { // the caller has heard why it took so long
+				h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
+			}
+		}
+		over := h.over
+		h.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// TryAcquire takes the lock if nobody has it, or if the holder is dead, and does
+// not wait. It takes no place in the queue, and may get in before those who wait.
+//
+// On success the lock file names this process, and the Held releases it. When
+// somebody has the lock, or may have, the error is an *ErrLocked. With any error
+// nothing is held and nothing of others' has been changed; the sibling may have
+// been created, and claims of dead holders removed.
+//
+// Acquiring a lock that another goroutine of the same process holds is
+// contention like any other. Under a context of a Held of this very lock, the
+// *ErrLocked matches ErrReentrant.
+func (f File) TryAcquire(ctx context.Context) (*Held, error) {
+	return f.try(ctx, platform.Exclusive)
+}
+
+// TryAcquireShared is TryAcquire for a lock that any number of readers can have
+// together, and none beside an exclusive holder. Readers pass the queue: while
+// anyone waits for the lock the error is an *ErrLocked. Without a trustworthy
+// kernel lock, and on Windows, shared means exclusive.
+func (f File) TryAcquireShared(ctx context.Context) (*Held, error) {
+	return f.try(ctx, platform.Shared)
+}
+
+func (f File) try(ctx context.Context, mode platform.Mode) (*Held, error) {
+	a, err := f.attempt(mode, impatient{tries: passageTries})
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, pathError("acquire", a.file.Path, contextError(ctx))
+	}
+	if err := a.reentrant(ctx); err != nil {
+		return nil, err
+	}
+	held, err := a.acquire(ctx)
+	if err == nil && ctx.Err() != nil { // cancel beats acquire
+		return nil, also(pathError("acquire", a.file.Path, contextError(ctx)), held.Release())
+	}
+	return held, err
+}
+
+// impatient is the patience of who tries: it outwaits what passes in an instant,
+// others who are between two steps or only look, and nothing else.
+type impatient struct{ tries int }
+
+const (
+	passage      = 500 * time.Microsecond
+	passageTries = 10
+)
+
+// moves is how often to begin again after others' acts, one of which each round needs.
+const moves = 10
+
+func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File, error) {
+	for try := 1; ; try++ {
+		f, err := a.openSibling()
+		if err == nil {
+			if err = a.passTurnstile(f); err == nil {
+				if err = f.TryLock(a.mode); err == nil {
+					return f, nil
+				}
+			}
+			_ = f.Close() // it has no lock
+		}
+		var locked *ErrLocked
+		passing := true
+		switch {
+		case err == platform.ErrBusy:
+			locked, passing = a.kernelHolder()
+		case err == errQueued:
+			locked, _ = a.kernelHolder()
+			locked.Evidence = OthersWait
+		case errors.Is(err, platform.ErrLeased):
+			locked = a.locked(a.file.Path, nil, Unknown, Leased)
+		default:
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		if !passing || try == p.tries {
+			return nil, locked
+		}
+		if sleep(ctx, passage); ctx.Err() != nil {
+			return nil, pathError("acquire", a.file.Path, contextError(ctx))
+		}
+	}
+}
+
+// passTurnstile returns errQueued for a reader who would get in before those who wait.
+func (a *attempt) passTurnstile(f *platform.File) error {
+	if a.mode != platform.Shared || !a.queued() || isStuck(a.file.Path) {
+		return nil
+	}
+	taken, err := f.TurnstileTaken()
+	if err == nil && taken {
+		err = errQueued
+	}
+	return err
+}
+
+func (p impatient) lockOwn(ctx context.Context, _ *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
+	for try := 1; ; try++ {
+		err := f.TryLock(mode)
+		if err != platform.ErrBusy {
+			return f, err
+		}
+		if at, err := f.IsAt(path); err != nil || !at {
+			return f, cmp.Or(err, errMoved)
+		}
+		if try == p.tries {
+			return f, platform.ErrBusy
+		}
+		if sleep(ctx, passage); ctx.Err() != nil {
+			return f, pathError("acquire", path, contextError(ctx))
+		}
+	}
+}
+
+func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked *ErrLocked) error {
+	switch {
+	case locked != nil:
+		return locked
+	case looked == moves:
+		return a.locked(a.file.Path, nil, Unknown, Unproven)
+	}
+	sleep(ctx, passage)
+	return nil
+}
+
+// openSibling opens the sibling, or makes it.
+func (a *attempt) openSibling() (*platform.File, error) {
+	return platform.OpenToLock(a.sibling)
+}
+
+// kernelHolder describes who holds the busy kernel lock of the sibling. passing says that
+// there is no claim of theirs on disk (yet, or any more), so that another look may find
+// the lock free, or its holder known.
+func (p *place) kernelHolder() (locked *ErrLocked, passing bool) {
+	f, err := p.look(p.file.Path)
+	if err != nil {
+		return p.locked(p.file.Path, nil, Alive, KernelLockHeld), true
+	}
+	defer f.close()
+	locked = p.lockedByKernel(p.file.Path, f)
+	return locked, locked.Info == nil
+}

@@ -1,4 +1,0 @@
-package platform
-
-// openNoFollow: package syscall does not pass O_NOFOLLOW on to Node.js.
-const openNoFollow = 0

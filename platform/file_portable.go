@@ -1,0 +1,93 @@
+//go:build !linux || portable
+
+package platform
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/gofrs/flock"
+)
+
+// A descriptor is a file as package os has it, and the lock that package flock keeps on
+// it, in an open file of its own.
+type descriptor struct {
+	file  *os.File // nil once it is closed
+	flag  int      // to open it again, for its lock
+	flock *flock.Flock
+}
+
+func open(path string, flag int) (*File, error) {
+	f, err := os.OpenFile(path, flag|openNoFollow|openNonBlock, 0o600)
+	return newFile(path, flag&^os.O_CREATE, f, err)
+}
+
+func create(path string, mark bool) (*File, error) {
+	f, err := createFile(path, mark)
+	return newFile(path, os.O_RDWR, f, err)
+}
+
+func newFile(path string, flag int, file *os.File, err error) (*File, error) {
+	f := &File{path: path, descriptor: descriptor{file: file, flag: flag}}
+	if isNotRegular(err) {
+		return nil, f.error("open", ErrNotRegular)
+	} else if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *descriptor) closed() bool { return d.file == nil }
+
+func (d *descriptor) close() error {
+	file := d.file
+	d.file = nil
+	return file.Close()
+}
+
+func (d *descriptor) stat() (Info, FileID, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return Info{}, FileID{}, err
+	}
+	id, err := identify(d.file)
+	return infoOf(info), id, err
+}
+
+func look(path string) (Info, FileID, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Info{}, FileID{}, err
+	}
+	id, err := identifyAt(path, info)
+	return infoOf(info), id, err
+}
+
+func infoOf(info fs.FileInfo) Info {
+	mode := info.Mode() &^ fs.ModeSticky
+	if isMarked(info) {
+		mode |= fs.ModeSticky
+	}
+	return Info{Mode: mode, Size: info.Size(), Modified: info.ModTime().UnixNano(), Links: links(info)}
+}
+
+func (d *descriptor) readAt(data []byte, offset int64) (int, error) {
+	n, err := d.file.ReadAt(data, offset)
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+func (d *descriptor) writeAt(data []byte, offset int64) error {
+	_, err := d.file.WriteAt(data, offset)
+	return err
+}
+
+func (d *descriptor) sync() error               { return d.file.Sync() }
+func (d *descriptor) truncate(size int64) error { return d.file.Truncate(size) }
+func (d *descriptor) unmark() error             { return errors.ErrUnsupported }
+
+func (d *descriptor) beingWritten() (bool, error) { return false, errors.ErrUnsupported }

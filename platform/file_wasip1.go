@@ -1,5 +1,0 @@
-package platform
-
-import "syscall"
-
-const openNoFollow = syscall.O_NOFOLLOW
