@@ -115,6 +115,10 @@ func (a *attempt) acquire(ctx context.Context) (held *Held, err error) {
 		case errors.As(err, &locked):
 		case err != errMoved:
 			return nil, err
+		default: // the queue may have moved as well, with its folder
+			if err := a.takeSibling(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if err := a.patience.lookAgain(ctx, a, round, locked); err != nil {
 			return nil, err
@@ -122,11 +126,20 @@ func (a *attempt) acquire(ctx context.Context) (held *Held, err error) {
 	}
 }
 
-// takeSibling is step 1: a place in the queue.
+// takeSibling is step 1: a place in the queue. It may be called again.
 func (a *attempt) takeSibling(ctx context.Context) error {
 	if a.file.noKernelLock {
 		a.fallback = true
 		return nil
+	}
+	if a.siblingLock != nil {
+		if info, err := a.siblingLock.Stat(); err != nil || info.Links > 0 {
+			return err
+		}
+		if err := a.siblingLock.Close(); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		a.siblingLock = nil
 	}
 	for round := 1; ; round++ {
 		f, err := a.patience.lockSibling(ctx, a)

@@ -53,7 +53,7 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	}
 	if nonce == "" || there.claim == nil || there.claim.Nonce != nonce {
 		err = a.locked(a.file.Path, there, Unknown, OtherNonce)
-	} else if err = a.remove(ctx, a.file.Path, there, ""); err == errMoved {
+	} else if err = a.remove(ctx, a.file.Path, there, stepReread); err == errMoved {
 		err = a.locked(a.file.Path, nil, Unknown, OtherNonce)
 	}
 	var locked *ErrLocked

@@ -89,10 +89,14 @@ func leaveDeadClaim(t *testing.T, path string) {
 // not yet be gone, and releases it.
 func takeOver(t *testing.T, path string) {
 	t.Helper()
+	takeOverBy(t, lock.File{Path: path, StaleAfter: -1}) // age must not be what lets us in
+}
+
+func takeOverBy(t *testing.T, f lock.File) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// Age must not be what lets us in.
-	held, err := lock.File{Path: path, StaleAfter: -1}.Acquire(ctx)
+	held, err := f.Acquire(ctx)
 	if err != nil {
 		t.Fatalf("the next one: %v", err)
 	}

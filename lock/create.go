@@ -19,9 +19,9 @@ type ownFile struct {
 	file         *platform.File
 	path         string
 	claim        LockInfo
-	data         []byte // what is in it; nil before it is whole
-	written      int64  // when that was done, in Unix nanoseconds, or later
-	saysReleased int64  // where in the file it says that it is not released; 0 for readers, of whom others may go on
+	data         []byte    // what is in it; nil before it is whole
+	written      time.Time // when that was done, or later
+	saysReleased int64     // where in the file it says that it is not released; 0 for readers, of whom others may go on
 }
 
 // steps are the ones that create passes.
@@ -167,7 +167,7 @@ func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) 
 	if err != nil {
 		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
 	}
-	own.data, own.written = data, time.Now().UnixNano()
+	own.data, own.written = data, time.Now()
 	if mode == platform.Exclusive {
 		own.saysReleased = int64(bytes.Index(data, []byte(notReleased)))
 	}
@@ -235,7 +235,7 @@ func (o *ownFile) isOurs() error {
 		return pathError("check", o.path, err)
 	case id != o.file.ID():
 		return ErrLost
-	case o.data == nil, info.Size == int64(len(o.data)) && info.Modified <= o.written:
+	case o.data == nil, info.Size == int64(len(o.data)) && !info.Modified.After(o.written):
 		return nil
 	}
 	holds, err := o.file.Holds(o.data)

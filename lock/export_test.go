@@ -25,6 +25,7 @@ const (
 	StepSiblingLocked = string(stepSiblingLocked)
 	StepCreated       = string(stepCreated)
 	StepOwnLocked     = string(stepOwnLocked)
+	StepChecked       = string(stepChecked)
 	StepWritten       = string(stepWritten)
 	StepJoined        = string(stepJoined)
 	StepJudged        = string(stepJudged)
@@ -32,10 +33,23 @@ const (
 	StepMarkerWritten = string(stepMarkerWritten)
 	StepReread        = string(stepReread)
 	StepDeadRemoved   = string(stepDeadRemoved)
+	StepMarkerReread  = string(stepMarkerReread)
 	StepOwned         = string(stepOwned)
 	StepRemoved       = string(stepRemoved)
+	StepOwnUnlocked   = string(stepOwnUnlocked)
 	StepSharedDropped = string(stepSharedDropped)
 	StepAlone         = string(stepAlone)
+	StepDying         = string(stepDying)
+	StepLooked        = string(stepLooked)
+	StepPeeked        = string(stepPeeked)
+)
+
+// Those of fallback mode, where a claim is written before it appears.
+var (
+	FallbackSteps        = names(stepWritten, stepCreated, stepChecked)
+	FallbackReclaimSteps = names(stepJudged, stepMarkerWritten, stepMarkerCreated, stepRightWritten, stepRightCreated,
+		stepReread, stepDeadRemoved, stepMarkerRemoved)
+	FallbackReleaseSteps = names(stepOwned, stepRightWritten, stepRightCreated, stepRemoved, stepOwnUnlocked)
 )
 
 func names(of ...step) (names []string) {
@@ -87,4 +101,11 @@ func Queues() int {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
 	return len(queues)
+}
+
+// Kept returns how many contexts a Tie keeps.
+func (t *Tie) Kept() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.contexts)
 }

@@ -151,3 +151,28 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 	fails(t, file, fs.ErrPermission)
 	isAbsent(t, file.Path)
 }
+
+// TestOwnLock_Readable: at every step others can read what is there, as some protocols take
+// half a claim for held, and a file that can't be read for an exception.
+func TestOwnLock_Readable(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), ".lock")
+	putDeadClaim(t, path)
+	seen := 0
+	f := lock.File{Path: path}.Park(func(step string) {
+		for _, path := range []string{path, path + ".reclaim"} {
+			switch _, err := os.ReadFile(path); {
+			case err == nil:
+				seen++
+			case !errors.Is(err, os.ErrNotExist):
+				t.Errorf("%s: %v", step, err)
+			}
+		}
+	})
+	letGo(t, tryHold(t, f))
+	if seen < 10 {
+		t.Errorf("read %d times", seen)
+	}
+}

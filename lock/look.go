@@ -141,7 +141,7 @@ func (p *place) facts(f *found, kernel kernelFact) facts {
 		content:    f.content,
 		marked:     f.info.Marked() && f.isDebris(), // of somebody's data the bit says nothing
 		nuls:       f.isNULs(),
-		age:        p.now().Sub(time.Unix(0, f.info.Modified)),
+		age:        p.now().Sub(f.info.Modified),
 		staleAfter: p.staleAfter(),
 	}
 	c := f.claim

@@ -154,6 +154,13 @@ func (c *child) expect(want string) {
 	}
 }
 
+// say orders, and returns the answer.
+func (c *child) say(line string) string {
+	c.t.Helper()
+	c.order(line)
+	return c.answer()
+}
+
 // do orders and expects.
 func (c *child) do(line, want string) {
 	c.t.Helper()

@@ -18,8 +18,11 @@ import (
 // member is a process that waits, holds and lets go as it is told:
 //
 //	acquire, shared, try, try-shared   "held", or "locked: EVIDENCE"; before it "waiting", if it waits
+//	give up shared                     the same, after a little
 //	release                            "released", or "lost"
-//	park STEP                          no answer; "parked" when that step is reached, and then nothing more
+//	park STEP                          no answer; "parked" when that step is reached, and then nothing more before "go"
+//	close all                          "closed": it has lost its files, as if it were ending
+//	fallback                           no answer; as on a system without kernel locks from here on
 func member(path string, orders *bufio.Scanner) {
 	var held *lock.Held
 	f := lock.File{Path: path, Cmd: "member", Observer: sayWaiting{}}
@@ -29,12 +32,21 @@ func member(path string, orders *bufio.Scanner) {
 		var err error
 		switch verb {
 		case "park":
+			parked := false
 			f = f.Park(func(step string) {
-				if step == arg {
+				if step == arg && !parked {
+					parked = true
 					fmt.Println("parked")
-					time.Sleep(time.Hour)
+					orders.Scan()
 				}
 			})
+			continue
+		case "close":
+			closeAll(path)
+			fmt.Println("closed")
+			continue
+		case "fallback":
+			f = f.WithoutKernelLock()
 			continue
 		case "release":
 			switch err := held.Release(); {
@@ -46,6 +58,10 @@ func member(path string, orders *bufio.Scanner) {
 				fmt.Println("released")
 			}
 			continue
+		case "give":
+			limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			held, err = f.AcquireShared(limited)
+			cancel()
 		case "acquire":
 			held, err = f.Acquire(ctx)
 		case "shared":
@@ -66,6 +82,9 @@ func member(path string, orders *bufio.Scanner) {
 		}
 	}
 }
+
+// closeAll closes this process's open files of a lock.
+var closeAll = func(path string) {}
 
 type sayWaiting struct{}
 

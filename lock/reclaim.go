@@ -83,7 +83,7 @@ func (p *place) isAbandoned(f *found) bool {
 		return false
 	}
 	// Its maker may be on the way into open(2), or between close and unlink.
-	if age := time.Since(time.Unix(0, f.info.Modified)); age < time.Second {
+	if age := time.Since(f.info.Modified); age < time.Second {
 		return false
 	}
 	written, err := f.file.BeingWritten()
@@ -163,6 +163,6 @@ func (a *attempt) clearMarkers(ctx context.Context) {
 func (f *found) fingerprint() string {
 	h := fnv.New128a()
 	h.Write(f.data)
-	fmt.Fprint(h, f.file.ID(), f.info.Modified, f.info.Size)
+	fmt.Fprint(h, f.file.ID(), f.info.Modified.UnixNano(), f.info.Size)
 	return hex.EncodeToString(h.Sum(nil))
 }

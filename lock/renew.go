@@ -77,6 +77,6 @@ func (a *attempt) renew(o *ownFile, now time.Time) error {
 	if err := o.file.WriteAt(data, 0); err != nil {
 		return err
 	}
-	o.claim, o.data, o.written = claim, data, time.Now().UnixNano()
+	o.claim, o.data, o.written = claim, data, time.Now()
 	return nil
 }

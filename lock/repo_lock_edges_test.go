@@ -256,3 +256,33 @@ func TestRepoLock_NotALockFile(t *testing.T) {
 		})
 	}
 }
+
+// TestRepoLock_Clocks: the caller's clock is the one for ages and for what is written, and
+// says nothing about the machine; one that was never set is none.
+func TestRepoLock_Clocks(t *testing.T) {
+	for _, now := range []time.Time{
+		time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		l := lock.NewRepoLock(t.TempDir())
+		l.Now = func() time.Time { return now }
+		for text, fresh := range map[string]string{"{}": "unreadable", "": "empty", `{"pid":1`: "half a claim"} {
+			putFile(t, repoLockPath(l.DataDir), []byte(text), now.Add(-time.Minute))
+			if locked := repoIsLocked(t, l); locked.Verdict != lock.Unknown {
+				t.Errorf("%s, a minute old in %d: %+v", fresh, now.Year(), locked)
+			}
+			putFile(t, repoLockPath(l.DataDir), []byte(text), now.Add(-3*time.Hour))
+			if err := lockRepo(t, l, "push")(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	l := lock.NewRepoLock(t.TempDir())
+	l.Now = func() time.Time { return time.Time{} }
+	unlock := lockRepo(t, l, "push")
+	if locked := repoIsLocked(t, l); locked.Info == nil || time.Since(locked.Info.CreatedAt) > time.Hour {
+		t.Errorf("a clock that was never set: %+v", locked.Info)
+	}
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+}

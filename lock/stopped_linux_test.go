@@ -5,12 +5,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 )
+
+func init() {
+	closeAll = func(path string) {
+		for fd := range 1024 {
+			if to, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && strings.HasPrefix(to, path) {
+				syscall.Close(fd)
+			}
+		}
+	}
+}
 
 func TestStoppedHolderKeepsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
@@ -39,4 +50,38 @@ func waitForState(t *testing.T, pid int, state byte) {
 		}
 	}
 	t.Fatalf("pid %d never got to state %c", pid, state)
+}
+
+// TestOwnLock_DyingHolder: a holder whose kernel lock is free, and whose process is still
+// there, is on its way out, and waited for a little.
+func TestOwnLock_DyingHolder(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	holder := start(t, "member", f.Path)
+	holder.do("try", "held")
+	holder.do("close all", "closed") // as the kernel does when a process ends
+	ended := false
+	held, err := f.Park(func(step string) {
+		if step == lock.StepDying {
+			ended = true
+			holder.cmd.Process.Kill() // which takes effect a little later
+		}
+	}).TryAcquire(t.Context())
+	if err != nil || !ended {
+		t.Fatalf("%v; was it found alive: %v", err, ended)
+	}
+	letGo(t, held)
+}
+
+// TestOwnLock_Contradiction: the kernel lock is free, and the process lives. Two proofs that
+// contradict each other are none.
+func TestOwnLock_Contradiction(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: time.Nanosecond}
+	holder := start(t, "member", f.Path)
+	holder.do("try", "held")
+	holder.do("close all", "closed")
+	if l := notHad(t, f); l.Evidence != lock.SameProcess || l.Info == nil || l.Info.PID != holder.cmd.Process.Pid {
+		t.Errorf("%+v", l)
+	}
+	holder.kill()
+	letGo(t, tryHold(t, f))
 }

@@ -17,8 +17,14 @@ type Tie struct {
 	mu    sync.Mutex // guards what follows
 	over  bool
 	cause error // why it was lost; nil if it was not
-	// contexts are kept while the lock is held, see Context.
-	contexts map[*tied]context.CancelCauseFunc
+	// contexts are kept while the lock is held, and they have not ended; see Context.
+	contexts map[uint64]kept
+	last     uint64 // key in contexts
+}
+
+type kept struct {
+	context *tied
+	cancel  context.CancelCauseFunc
 }
 
 // NewTie returns the Tie of a hold. is reports whether the hold is of the lock with
@@ -42,11 +48,25 @@ func (t *Tie) Context(parent context.Context) context.Context {
 		cancel(t.cause)
 	case !t.over:
 		if t.contexts == nil {
-			t.contexts = map[*tied]context.CancelCauseFunc{}
+			t.contexts = map[uint64]kept{}
 		}
-		t.contexts[ctx] = cancel
+		t.last++
+		t.contexts[t.last] = kept{ctx, cancel}
+		if parent.Done() != nil {
+			t.forget(inner, t.last)
+		}
 	}
 	return ctx
+}
+
+// forget stops keeping a context once it has ended. The context inside must not refer to
+// the one that is kept.
+func (t *Tie) forget(inner context.Context, key uint64) {
+	context.AfterFunc(inner, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.contexts, key)
+	})
 }
 
 // Lost is closed by Lose.
@@ -62,8 +82,8 @@ func (t *Tie) Lose(cause error) bool {
 	}
 	t.cause = cause
 	close(t.lost)
-	for _, cancel := range t.contexts {
-		cancel(cause)
+	for _, k := range t.contexts {
+		k.cancel(cause)
 	}
 	return true
 }

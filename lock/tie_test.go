@@ -182,6 +182,21 @@ func TestTie_Collected(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
+// TestTie_EndedParents: contexts that have ended with their parents are not kept until the
+// lock is released.
+func TestTie_EndedParents(t *testing.T) {
+	tie, _ := named("a")
+	kept := tie.Context(t.Context())
+	for range 1000 {
+		parent, cancel := context.WithCancel(t.Context())
+		tie.Context(parent)
+		cancel()
+	}
+	eventually(t, "one context is kept", func() bool { return tie.Kept() == 1 })
+	tie.Lose(errGone)
+	<-kept.Done()
+}
+
 // TestTie_Concurrent: whatever comes first, Lost is closed once, and a context of a lost
 // hold ends.
 func TestTie_Concurrent(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 // panic is passed on as it is. If Update itself fails to write, the file has its
 // old contents; only if syncing the folder is what failed, it has the new ones,
 // which a crash may undo. A lock that was lost is found out before the file is
-// replaced.
+// replaced; or after, and then the new contents stand, and the error matches ErrLost.
 //
 // Source: seed advisory-locking (config editor), seed jit (storage).
 func Update(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
@@ -35,7 +35,8 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 		return err
 	}
 	f := File{Path: path + ".lock", Cmd: "update"}
-	return f.Do(ctx, func(ctx context.Context) error {
+	done := false
+	err = f.Do(ctx, func(ctx context.Context) error {
 		old, err := readForUpdate(path)
 		if err != nil {
 			return pathError("update", path, err)
@@ -53,8 +54,13 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 		if err := platform.WriteDurably(path, contents); err != nil {
 			return pathError("update", path, err)
 		}
+		done = true
 		return nil
 	})
+	if done && !errors.Is(err, ErrLost) {
+		return nil // the new contents stand, and the lock is let go of, whatever becomes of its file
+	}
+	return err
 }
 
 // followLinks returns the path of the file itself, absolute, so that all names of

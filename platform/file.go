@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // A File is a regular file that is open: to be read, written, and locked (see
@@ -32,8 +33,8 @@ type FileID struct{ Dev, Ino uint64 }
 type Info struct {
 	Mode     fs.FileMode
 	Size     int64
-	Modified int64 // when its contents were last written, in Unix nanoseconds
-	Changed  int64 // when it was last changed in any way, which nobody can set; 0 where the system doesn't tell
+	Modified time.Time // when its contents were last written
+	Changed  int64     // when it was last changed in any way, which nobody can set; 0 where the system doesn't tell
 	Links    uint64
 }
 

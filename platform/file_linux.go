@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,7 +82,7 @@ func infoOf(st *unix.Stat_t) (Info, FileID) {
 	if st.Mode&unix.S_ISVTX != 0 {
 		mode |= fs.ModeSticky
 	}
-	return Info{Mode: mode, Size: st.Size, Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano(), Links: uint64(st.Nlink)},
+	return Info{Mode: mode, Size: st.Size, Modified: time.Unix(st.Mtim.Unix()), Changed: st.Ctim.Nano(), Links: uint64(st.Nlink)},
 		FileID{Dev: uint64(st.Dev), Ino: st.Ino}
 }
 

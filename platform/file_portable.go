@@ -70,7 +70,7 @@ func infoOf(info fs.FileInfo) Info {
 	if isMarked(info) {
 		mode |= fs.ModeSticky
 	}
-	return Info{Mode: mode, Size: info.Size(), Modified: info.ModTime().UnixNano(), Links: links(info)}
+	return Info{Mode: mode, Size: info.Size(), Modified: info.ModTime(), Links: links(info)}
 }
 
 func (d *descriptor) readAt(data []byte, offset int64) (int, error) {

@@ -393,7 +393,7 @@ func TestInfo_Changes(t *testing.T) {
 	if look() != first {
 		t.Error("changed by being read")
 	}
-	modified := time.Unix(0, first.Modified)
+	modified := first.Modified
 	for what, change := range map[string]func() error{
 		"longer":    func() error { return os.WriteFile(path, []byte("content, more of it"), 0o600) },
 		"time set":  func() error { return os.Chtimes(path, modified, modified.Add(-time.Hour)) },

@@ -63,8 +63,7 @@ type Ledger struct {
 //
 // When it returns nil the event is on disk for good. When it fails, nothing was
 // appended; only if syncing the folder is what failed, the event is there, and may
-// be gone after a crash of the machine; and if the lock could not be released, the
-// number is there beside the error. While somebody else has the lock it waits
+// be gone after a crash of the machine. While somebody else has the lock it waits
 // for it; the error is then an *lock.ErrLocked that matches lock.ErrTimeout.
 func (l Ledger) Append(ctx context.Context, event []byte) (sequence int64, err error) {
 	return l.AppendBatch(ctx, [][]byte{event})
@@ -107,7 +106,8 @@ func (l Ledger) append(ctx context.Context, events [][]byte, do func(*Writer) (i
 // Locked calls fn with the ledger's lock held, for decisions that must hold when
 // their event is appended. The Writer is for fn alone, and not beyond it; ctx
 // carries the hold, so that appending to this ledger in another way is
-// lock.ErrReentrant. fn's error is returned as it is.
+// lock.ErrReentrant. fn's error is returned as it is; and without one, an error that matches
+// lock.ErrLost if somebody has removed the lock file meanwhile.
 func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) error) (err error) {
 	if err := l.make(); err != nil {
 		return err
@@ -123,7 +123,8 @@ func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) er
 		return l.explain(err, f.Path)
 	}
 	defer func() {
-		if rerr := held.Release(); err == nil {
+		// A lock file that can't be removed keeps nobody out, and undoes nothing.
+		if rerr := held.Release(); err == nil && errors.Is(rerr, lock.ErrLost) {
 			err = rerr
 		}
 	}()

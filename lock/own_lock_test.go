@@ -1,0 +1,417 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// A lock file answers for itself, whatever becomes of the sibling.
+
+func removeSibling(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path + ".flock"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOwnLock_ReadersOutliveTheFirst: the readers' file names the first one, who has gone;
+// the others keep writers out, with the sibling or without.
+func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
+	for _, gone := range []string{"left", "killed"} {
+		t.Run(gone, func(t *testing.T) {
+			f := queued(t)
+			first, second := start(t, "member", f.Path), start(t, "member", f.Path)
+			first.do("shared", "held")
+			second.do("shared", "held")
+			if gone == "left" {
+				first.do("release", "released")
+			} else {
+				first.kill()
+			}
+			removeSibling(t, f.Path)
+			wantLocked(t, f.Path)
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.KernelLockHeld {
+				t.Errorf("%+v, %v", s, err)
+			}
+			waiter := beginAcquire(t, t.Context(), f)
+			parkedIs(t, 1) // in the kernel, at the lock file
+			second.do("release", "released")
+			letGo(t, getHeld(t, waiter))
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestOwnLock_LeftReaderLives: the last reader is killed; the first, which the file names,
+// lives, though it has left.
+func TestOwnLock_LeftReaderLives(t *testing.T) {
+	f := queued(t)
+	first, last := start(t, "member", f.Path), start(t, "member", f.Path)
+	first.do("shared", "held")
+	last.do("shared", "held")
+	first.do("release", "released")
+	removeSibling(t, f.Path)
+	last.kill()
+	takeOver(t, f.Path)
+	wantFree(t, f.Path)
+	first.kill()
+}
+
+// TestOwnLock_LastReaderMeetsALook: somebody has the readers' file for an instant, just
+// when its last reader leaves. It is removed all the same, a little later.
+func TestOwnLock_LastReaderMeetsALook(t *testing.T) {
+	f := queued(t)
+	var look *platform.File
+	reader, err := f.Park(func(step string) {
+		if step == lock.StepSharedDropped {
+			var err error
+			if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
+				t.Error(err)
+			}
+		}
+	}).AcquireShared(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, reader)
+	if look == nil {
+		t.Fatal("nobody looked")
+	}
+	if err := look.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the readers' file is gone", func() bool { _, err := os.Lstat(f.Path); return errors.Is(err, os.ErrNotExist) })
+	wantFree(t, f.Path)
+}
+
+// TestOwnLock_WriterWhoGaveUp: a writer waits for readers at their file, and gives up. When
+// the last of them dies, nobody is left to remove it but the wait that stayed.
+func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
+	f := queued(t)
+	reader := start(t, "member", f.Path)
+	reader.do("shared", "held")
+	removeSibling(t, f.Path)
+	ctx, cancel := context.WithCancel(t.Context())
+	writer := beginAcquire(t, ctx, f)
+	parkedIs(t, 1)
+	cancel()
+	if o := get(t, writer); !errors.Is(o.err, context.Canceled) {
+		t.Fatal(o.err)
+	}
+	reader.kill()
+	parkedIs(t, 0)
+	isAbsent(t, f.Path)
+	wantFree(t, f.Path)
+}
+
+// TestOwnLock_AdoptsWait: who comes after one who gave up waiting for a lock file takes
+// over their place in the kernel's queue.
+func TestOwnLock_AdoptsWait(t *testing.T) {
+	f := queued(t)
+	holder := start(t, "member", f.Path)
+	holder.do("try", "held")
+	removeSibling(t, f.Path)
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := beginAcquire(t, ctx, f)
+		parkedIs(t, 1)
+		cancel()
+		if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
+			t.Fatal(o.err)
+		}
+	}
+	last := beginAcquire(t, t.Context(), f)
+	holder.do("release", "released")
+	letGo(t, getHeld(t, last))
+	wantFree(t, f.Path)
+}
+
+// TestOwnLock_Replaced: between the steps of one the path comes to lead to another's file.
+// It is neither removed nor replaced, by whatever way out.
+func TestOwnLock_Replaced(t *testing.T) {
+	other := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+	replace := func(t *testing.T, path string) {
+		if err := errors.Join(os.WriteFile(path+".new", []byte(other), 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, test := range []struct {
+		name, step string
+		marker     bool // it is the marker that is replaced
+		run        func(t *testing.T, f lock.File) error
+	}{
+		{"claiming fails", lock.StepChecked, false, func(t *testing.T, f lock.File) error {
+			f.Fields = func(lock.LockInfo) map[string]string { return map[string]string{"pid": "1"} }
+			return second(f.TryAcquire(t.Context()))
+		}},
+		{"releasing", lock.StepWritten, false, func(t *testing.T, f lock.File) error {
+			return tryHold(t, f).Release()
+		}},
+		{"leaving", lock.StepSharedDropped, false, func(t *testing.T, f lock.File) error {
+			held, err := f.TryAcquireShared(t.Context())
+			if err != nil {
+				return err
+			}
+			return held.Release()
+		}},
+		{"leaving, alone", lock.StepAlone, false, func(t *testing.T, f lock.File) error {
+			held, err := f.TryAcquireShared(t.Context())
+			if err != nil {
+				return err
+			}
+			return held.Release()
+		}},
+		{"reclaiming", lock.StepReread, false, func(t *testing.T, f lock.File) error {
+			leaveDeadClaim(t, f.Path)
+			return second(f.TryAcquire(t.Context()))
+		}},
+		{"its marker", lock.StepMarkerWritten, true, func(t *testing.T, f lock.File) error {
+			leaveDeadClaim(t, f.Path)
+			return second(f.Break(t.Context()))
+		}},
+		{"a dead marker", lock.StepMarkerReread, true, func(t *testing.T, f lock.File) error {
+			leaveDeadClaim(t, f.Path)
+			putDeadClaim(t, f.Path+".reclaim")
+			return second(f.TryAcquire(t.Context()))
+		}},
+		{"breaking by force", lock.StepReread, false, func(t *testing.T, f lock.File) error {
+			putClaim(t, f.Path, lock.LockInfo{PID: 1, CreatedAt: time.Now(), Nonce: "N", BootID: "b", Hostname: "elsewhere"})
+			return second(f.BreakForce(t.Context(), "N"))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+			path := f.Path
+			if test.marker {
+				path += ".reclaim"
+			}
+			replaced := false
+			err := test.run(t, f.Park(func(step string) {
+				if step == test.step && !replaced {
+					replaced = true
+					replace(t, path)
+				}
+			}))
+			if !replaced {
+				t.Fatalf("never came to %q: %v", test.step, err)
+			}
+			if got := string(getFile(t, path)); got != other {
+				t.Errorf("what was there is now %q (%v)", got, err)
+			}
+		})
+	}
+}
+
+// TestOwnLock_HalfAClaim: while one claims, its sibling is replaced, and another, who stands
+// at the new one, takes the half claim for a dead one's. The slow one finds out, and the
+// other's claim stays as it is.
+func TestOwnLock_HalfAClaim(t *testing.T) {
+	for _, step := range []string{lock.StepCreated, lock.StepOwnLocked, lock.StepChecked} {
+		for _, mode := range []string{"exclusive", "shared"} {
+			t.Run(step+", "+mode, func(t *testing.T) {
+				f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+				var rival *lock.Held
+				var rerr error
+				slow := f.Park(func(at string) {
+					if at == step && rival == nil && rerr == nil {
+						removeSibling(t, f.Path)
+						rival, rerr = f.TryAcquire(t.Context())
+					}
+				})
+				try := slow.TryAcquire
+				if mode == "shared" {
+					try = slow.TryAcquireShared
+				}
+				held, err := try(t.Context())
+				if (held == nil) == (rival == nil) {
+					t.Fatalf("holders: %v (%v), and the rival %v (%v)", held != nil, err, rival != nil, rerr)
+				}
+				if rival != nil {
+					if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != rival.Info().Nonce {
+						t.Errorf("locked by %+v", l.Info)
+					}
+					if got := getClaim(t, f.Path); got.Nonce != rival.Info().Nonce {
+						t.Errorf("on disk is %+v", got)
+					}
+					held = rival
+				}
+				letGo(t, held)
+				isAbsent(t, f.Path)
+			})
+		}
+	}
+}
+
+// TestOwnLock_LockedByOthers: a file at the path that another program locks in its own way
+// is in use, whatever is in it, and however old it is.
+func TestOwnLock_LockedByOthers(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, path string) (drop func()){
+		"flock": func(t *testing.T, path string) func() {
+			k, err := lockFile(path, platform.Exclusive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { k.Close() }
+		},
+		"flock, shared": func(t *testing.T, path string) func() {
+			k, err := lockFile(path, platform.Shared)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { k.Close() }
+		},
+		"byte range": func(t *testing.T, path string) func() {
+			k, err := takeTurnstile(path) // as good as any
+			if err != nil {
+				t.Skip("needs a system that tells of them: ", err)
+			}
+			return func() { k.Close() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: time.Minute}
+			putFile(t, f.Path, nil, time.Now().Add(-time.Hour))
+			drop := hold(t, f.Path)
+			before := treeState(t, filepath.Dir(f.Path), ".lock.flock")
+			if l := notHad(t, f); l.Evidence != lock.KernelLockHeld || l.Verdict != lock.Alive {
+				t.Errorf("%+v", l)
+			}
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.KernelLockHeld {
+				t.Errorf("%+v, %v", s, err)
+			}
+			sameTree(t, before, treeState(t, filepath.Dir(f.Path), ".lock.flock"))
+			drop()
+			letGo(t, tryHold(t, f)) // by age
+		})
+	}
+}
+
+// TestOwnLock_LooksTouchNoFreeLock: an inspector that is stopped in the instant in which it
+// has a lock file's own lock hinders nobody where there is no lock file.
+func TestOwnLock_LooksTouchNoFreeLock(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	peeked := false
+	looker := f.Park(func(step string) { peeked = peeked || step == lock.StepPeeked })
+	letGo(t, tryHold(t, f)) // there is a sibling
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateFree || peeked {
+		t.Errorf("%+v, %v; touched: %v", s, err, peeked)
+	}
+	held := tryHold(t, f)
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || peeked && inKernelList(t, f.Path) {
+		t.Errorf("held: %+v, %v; touched: %v", s, err, peeked)
+	}
+	letGo(t, held)
+	leaveDeadClaim(t, f.Path)
+	meet := false
+	looker = f.Park(func(step string) {
+		if step == lock.StepPeeked { // a dead holder's lock is not to be had meanwhile, and that is said
+			meet = true
+			if l := notHad(t, f); l.Evidence != lock.KernelLockHeld {
+				t.Errorf("%+v", l)
+			}
+		}
+	})
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateDead || !meet {
+		t.Errorf("dead: %+v, %v; touched: %v", s, err, meet)
+	}
+	takeOver(t, f.Path)
+}
+
+// inKernelList reports whether the kernel's list has the lock of a file.
+func inKernelList(t *testing.T, path string) bool {
+	t.Helper()
+	locks, err := platform.ListKernelLocks()
+	if err != nil {
+		return false
+	}
+	id, err := platform.IdentifyFile(path)
+	return err == nil && locks.Held(id)
+}
+
+// TestOwnLock_CancelledOnTheWay: who is cancelled before the lock file is made does not make
+// it.
+func TestOwnLock_CancelledOnTheWay(t *testing.T) {
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var steps []string
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}.Park(func(step string) {
+			steps = append(steps, step)
+			if step == lock.StepSiblingLocked {
+				cancel()
+			}
+		})
+		if _, err := acquire(f, ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if all := strings.Join(steps, ", "); strings.Contains(all, lock.StepCreated) {
+			t.Errorf("%s: %s", name, all)
+		}
+	}
+}
+
+// TestOwnLock_MarkerIsNamed: with a marker that can't be judged beside a dead claim, those
+// who look, and those who waited, are told what is in the way.
+func TestOwnLock_MarkerIsNamed(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	leaveDeadClaim(t, f.Path)
+	marker := lock.LockInfo{PID: 1, CreatedAt: time.Now(), Hostname: "elsewhere", Cmd: "reclaiming"}
+	putClaim(t, f.Path+".reclaim", marker)
+	s, err := f.Inspect(t.Context())
+	if err != nil || s.State != lock.StateUnknown || s.Evidence != lock.BeingReclaimed || s.Holder == nil || s.Holder.Cmd != "reclaiming" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = f.Acquire(ctx)
+	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Evidence != lock.BeingReclaimed || l.Info == nil || l.Info.Cmd != "reclaiming" {
+		t.Errorf("%+v", l)
+	}
+	if !strings.Contains(err.Error(), ".reclaim") {
+		t.Error(err)
+	}
+	if err := os.Remove(f.Path + ".reclaim"); err != nil {
+		t.Fatal(err)
+	}
+	takeOver(t, f.Path)
+}
+
+// TestOwnLock_LeftoverMarker: a reclaimer died after it had removed the dead claim. Whoever
+// has the lock next removes its marker, so that programs that know only that can go on; but
+// nobody else's.
+func TestOwnLock_LeftoverMarker(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	putDeadClaim(t, f.Path+".reclaim")
+	letGo(t, tryHold(t, f))
+	isAbsent(t, f.Path+".reclaim")
+
+	leaveDeadClaim(t, f.Path)
+	reclaimer := start(t, "member", f.Path)
+	reclaimer.order("park " + lock.StepDeadRemoved)
+	reclaimer.do("try", "parked")
+	held, err := f.TryAcquire(t.Context())
+	if err == nil {
+		t.Fatal("got in before the reclaimer, who has the sibling: ", held.Release())
+	}
+	if _, err := os.Lstat(f.Path + ".reclaim"); err != nil {
+		t.Error("the reclaimer's marker: ", err)
+	}
+	removeSibling(t, f.Path)
+	letGo(t, tryHold(t, f)) // it got in before, as it may
+	if _, err := os.Lstat(f.Path + ".reclaim"); err != nil {
+		t.Error("a living process's marker: ", err)
+	}
+	reclaimer.kill()
+	letGo(t, tryHold(t, f))
+	isAbsent(t, f.Path+".reclaim")
+}

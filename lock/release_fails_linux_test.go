@@ -1,0 +1,171 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"golang.org/x/sys/unix"
+)
+
+// A release that fails leaves nobody waiting, though no one has a handle to the lock any
+// more.
+
+// setAttribute gives a file or folder an attribute of chattr(1), and returns how to take it
+// away. It needs root, and a filesystem that has them.
+func setAttribute(t *testing.T, path string, attribute int) (reset func()) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(flags int) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags) }
+	old, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil {
+		err = set(old | attribute)
+	}
+	if err != nil {
+		f.Close()
+		t.Skip("needs root, and a filesystem with attributes: ", err)
+	}
+	done := false
+	reset = func() {
+		if !done {
+			done = true
+			if err := errors.Join(set(old), f.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(reset)
+	return reset
+}
+
+// blockForms are those that have the only handle to a lock. Each calls obstruct while it
+// holds the lock of f, or one of several.
+var blockForms = map[string]func(t *testing.T, f lock.File, obstruct func()) error{
+	"Do": func(t *testing.T, f lock.File, obstruct func()) error {
+		return f.Do(t.Context(), func(context.Context) error { obstruct(); return nil })
+	},
+	"TryDo": func(t *testing.T, f lock.File, obstruct func()) error {
+		return second(f.TryDo(t.Context(), func(context.Context) error { obstruct(); return nil }))
+	},
+	"Do that panics": func(t *testing.T, f lock.File, obstruct func()) error {
+		defer func() { recover() }()
+		return f.Do(t.Context(), func(context.Context) error { obstruct(); panic("so") })
+	},
+	"AcquireAll": func(t *testing.T, f lock.File, obstruct func()) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		after := lock.File{Path: f.Path + "2"}.Park(func(string) { obstruct(); cancel() })
+		_, err := lock.AcquireAll(ctx, f, after)
+		return err
+	},
+	"cancel beats acquire": func(t *testing.T, f lock.File, obstruct func()) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		return second(f.Park(func(step string) {
+			if step == lock.StepWritten {
+				obstruct()
+				cancel()
+			}
+		}).Acquire(ctx))
+	},
+}
+
+// TestReleaseFails_SaysSo: the lock file can't be removed, as it, or its folder, is
+// append-only, or its folder is read-only. The lock is free as soon as that is over,
+// though the process that had it lives.
+func TestReleaseFails_SaysSo(t *testing.T) {
+	for what, obstruct := range map[string]func(t *testing.T, path string) (reset func()){
+		"append-only file": func(t *testing.T, path string) func() {
+			return setAttribute(t, path, unix.STATX_ATTR_APPEND)
+		},
+		"append-only folder": func(t *testing.T, path string) func() {
+			return setAttribute(t, filepath.Dir(path), unix.STATX_ATTR_APPEND)
+		},
+	} {
+		for name, block := range blockForms {
+			t.Run(what+", "+name, func(t *testing.T) {
+				f := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+				var reset func()
+				err := block(t, f, func() {
+					if reset == nil {
+						reset = obstruct(t, f.Path)
+					}
+				})
+				if name != "Do that panics" && !errors.Is(err, fs.ErrPermission) {
+					t.Errorf("error is %v", err)
+				}
+				if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.SaysReleased {
+					t.Errorf("%+v, %v", s, err)
+				}
+				reset()
+				letGo(t, tryHold(t, f))
+				isAbsent(t, f.Path)
+			})
+		}
+	}
+}
+
+// TestReleaseFails_TriesAgain: where the file can't be changed either, it is removed as soon
+// as that is over, by whom it belongs to, whom nobody has a handle to any more.
+func TestReleaseFails_TriesAgain(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+	var reset func()
+	err := f.Do(t.Context(), func(context.Context) error {
+		reset = setAttribute(t, f.Path, unix.STATX_ATTR_IMMUTABLE)
+		return nil
+	})
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error is %v", err)
+	}
+	if l := notHad(t, f); l.Evidence != lock.KernelLockHeld {
+		t.Errorf("%+v", l)
+	}
+	waiter := beginAcquire(t, t.Context(), f)
+	reset()
+	letGo(t, getHeld(t, waiter))
+	isAbsent(t, f.Path)
+}
+
+// TestReleaseFails_Moved: a lock file that was renamed away is lost; under its new name it
+// says so, and put back it is nobody's.
+func TestReleaseFails_Moved(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), StaleAfter: -1}
+	held := tryHold(t, f)
+	if err := os.Rename(f.Path, f.Path+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("release: %v", err)
+	}
+	if err := os.Rename(f.Path+".moved", f.Path); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != lock.SaysReleased {
+		t.Errorf("%+v, %v", s, err)
+	}
+	letGo(t, tryHold(t, f))
+}
+
+// TestReleaseFails_Update: the new contents stand, so it has not failed.
+func TestReleaseFails_Update(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	var reset func()
+	err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) {
+		reset = setAttribute(t, path+".lock", unix.STATX_ATTR_APPEND)
+		return []byte("new"), nil
+	})
+	if err != nil || string(getFile(t, path)) != "new" {
+		t.Errorf("%v; the file has %q", err, getFile(t, path))
+	}
+	reset()
+	if err := lock.Update(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, "er"...), nil }); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,272 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"golang.org/x/sys/unix"
+)
+
+// Whoever stands in front, and does not move.
+
+// countingSteps counts the steps that the lock goes through.
+func countingSteps(f lock.File, step string) (lock.File, *atomic.Int32) {
+	var n atomic.Int32
+	return f.Park(func(at string) {
+		if at == step {
+			n.Add(1)
+		}
+	}), &n
+}
+
+// TestStuck_AtTheTurnstile: somebody stands at the turnstile, and does not take the lock
+// that is free, as they were stopped. They are overtaken, and that they are stuck is
+// remembered until they move: the price is paid once.
+func TestStuck_AtTheTurnstile(t *testing.T) {
+	for name, stand := range map[string]func(t *testing.T, f lock.File) (move func()){
+		"stopped on the way in": func(t *testing.T, f lock.File) func() {
+			// Behind a holder, so first in the queue; stopped; and the holder goes.
+			held := tryHold(t, f)
+			first := start(t, "member", f.Path)
+			first.do("acquire", "waiting")
+			waitedFor(t, f)
+			stop(t, first)
+			letGo(t, held)
+			return func() {
+				resume(t, first)
+				first.expect("held")
+				first.do("release", "released")
+			}
+		},
+		"a shared wait that was given up": func(t *testing.T, f lock.File) func() {
+			held := tryHold(t, f)
+			first := start(t, "member", f.Path)
+			first.do("give up shared", "waiting")
+			first.expect("locked: kernel lock held")
+			stop(t, first)
+			letGo(t, held)
+			return func() { resume(t, first) }
+		},
+		"anybody's byte lock": func(t *testing.T, f lock.File) func() {
+			letGo(t, tryHold(t, f)) // makes the sibling
+			turnstile, err := takeTurnstile(f.Path + ".flock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { turnstile.Close() }
+		},
+	} {
+		for _, mode := range []string{"exclusive", "shared"} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				f := queued(t)
+				move := stand(t, f)
+				f, looks := countingSteps(f, lock.StepLooked)
+				acquire := f.Acquire
+				if mode == "shared" {
+					acquire = f.AcquireShared
+				}
+				for range 20 {
+					held, err := acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					letGo(t, held)
+				}
+				// The first had to look, twice at least; the others had no need to.
+				if n := looks.Load(); n > 10 {
+					t.Errorf("%d looks for 20 acquisitions", n)
+				}
+				// Once it has moved, the queue is what it was.
+				move()
+				parkedIs(t, 0)
+				again := looks.Load()
+				for range 20 {
+					held, err := acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					letGo(t, held)
+				}
+				if n := looks.Load() - again; n != 0 {
+					t.Errorf("%d looks for a free lock", n)
+				}
+				wantFree(t, f.Path)
+			})
+		}
+	}
+}
+
+// TestStuck_WithTheSibling: somebody has the sibling's lock, and nothing else: stopped on
+// the way in, or out. They are overtaken, and find out.
+func TestStuck_WithTheSibling(t *testing.T) {
+	for _, step := range []string{lock.StepSiblingLocked, lock.StepCreated, lock.StepOwnUnlocked} {
+		t.Run(step, func(t *testing.T) {
+			f := queued(t)
+			stuck := start(t, "member", f.Path)
+			stuck.order("park " + step)
+			if step == lock.StepOwnUnlocked {
+				stuck.do("try", "held")
+				stuck.do("release", "parked")
+			} else {
+				stuck.do("try", "parked")
+			}
+			held := getHeld(t, beginAcquire(t, t.Context(), f))
+			stuck.order("go")
+			if step == lock.StepOwnUnlocked {
+				stuck.expect("released")
+			} else {
+				stuck.expect("locked: kernel lock held")
+			}
+			letGo(t, held)
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestStuck_NotOvertaken: who has the sibling's lock in another way, or the lock, though its
+// file was removed, is not overtaken, however long they take.
+func TestStuck_NotOvertaken(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, f lock.File) (end func()){
+		"flock(1)": func(t *testing.T, f lock.File) func() {
+			letGo(t, tryHold(t, f))
+			k, err := os.Open(f.Path + ".flock")
+			if err == nil {
+				err = syscall.Flock(int(k.Fd()), syscall.LOCK_EX)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { k.Close() }
+		},
+		"lock file removed": func(t *testing.T, f lock.File) func() {
+			holder := start(t, "member", f.Path)
+			holder.do("try", "held")
+			if err := os.Remove(f.Path); err != nil {
+				t.Fatal(err)
+			}
+			return func() { holder.do("release", "lost") }
+		},
+		"readers' lock file removed": func(t *testing.T, f lock.File) func() {
+			holder := start(t, "member", f.Path)
+			holder.do("try-shared", "held")
+			if err := os.Remove(f.Path); err != nil {
+				t.Fatal(err)
+			}
+			return func() { holder.do("release", "lost") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			end := hold(t, f)
+			watched, looks := countingSteps(f, lock.StepLooked)
+			waiter := beginAcquire(t, t.Context(), watched)
+			eventually(t, "four looks", func() bool { return looks.Load() >= 4 })
+			select {
+			case o := <-waiter:
+				t.Fatal("overtaken: ", o.held, o.err)
+			default:
+			}
+			end()
+			letGo(t, getHeld(t, waiter))
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestStuck_FolderMadeAnew: a wait without a deadline, whose files have gone with their
+// folder, begins again in the new one.
+func TestStuck_FolderMadeAnew(t *testing.T) {
+	for name, without := range map[string]bool{"at the sibling": false, "at the lock file": true} {
+		t.Run(name, func(t *testing.T) {
+			parkedIs(t, 0)
+			dir := filepath.Join(t.TempDir(), "dir")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			f := lock.File{Path: filepath.Join(dir, ".lock")}
+			holder := start(t, "member", f.Path)
+			holder.do("try", "held")
+			if without {
+				removeSibling(t, f.Path)
+			}
+			waiter := beginAcquire(t, context.Background(), f)
+			parkedIs(t, 1)
+			if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			letGo(t, getHeld(t, waiter))
+			holder.do("release", "lost")
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestStuck_Lease: an open that would wait for the end of somebody's lease holds nobody up.
+func TestStuck_Lease(t *testing.T) {
+	for _, leased := range []string{".flock", ""} {
+		t.Run("lock"+leased, func(t *testing.T) {
+			f := queued(t)
+			if leased == "" {
+				putDeadClaim(t, f.Path)
+			} else {
+				letGo(t, tryHold(t, f))
+			}
+			file, err := os.OpenFile(f.Path+leased, os.O_RDONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			signals := make(chan os.Signal, 100) // by which the kernel asks for it back
+			signal.Notify(signals, unix.SIGIO)
+			defer signal.Stop(signals)
+			kind := unix.F_RDLCK // broken by who opens the sibling for writing
+			if leased == "" {
+				kind = unix.F_WRLCK // broken by who opens the lock file at all
+			}
+			if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, kind); err != nil {
+				t.Skip("needs a filesystem with leases: ", err)
+			}
+			promptly(t, "it", func() {
+				if l := notHad(t, f); l.Evidence != lock.Leased || l.Verdict != lock.Unknown {
+					t.Errorf("%+v", l)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				_, err := f.Acquire(ctx)
+				if !errors.Is(err, lock.ErrTimeout) {
+					t.Error(err)
+				}
+			})
+			waiter := beginAcquire(t, t.Context(), f)
+			if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+				t.Fatal(err)
+			}
+			letGo(t, getHeld(t, waiter))
+			file.Close()
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+func stop(t *testing.T, c *child) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitForState(t, c.cmd.Process.Pid, 'T')
+}
+
+func resume(t *testing.T, c *child) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
