@@ -28,7 +28,7 @@ const hintSize = 96
 
 func (l Ledger) readHint() (h hint, ok bool) {
 	data, err := platform.ReadRegular(l.path(".head"), 4<<10)
-	if err != nil || json.Unmarshal(data, &h) != nil || h.Sequence < 0 {
+	if err != nil || json.Unmarshal(data, &h) != nil || h.Sequence < 0 || h.Sequence > MaxSequence {
 		return hint{}, false
 	}
 	return h, true

@@ -29,6 +29,9 @@ const (
 	DefaultTimeout = 5 * time.Second
 	// MaxEvent is the size of the largest event, in bytes.
 	MaxEvent = 1 << 20
+	// MaxSequence is the greatest number of an event: the greatest that every program
+	// can read in JSON.
+	MaxSequence = 1<<53 - 1
 )
 
 // Ledger names a ledger. The zero value works once Dir is set; a Ledger may be
@@ -268,7 +271,7 @@ func (l Ledger) sequenceOf(name string) int64 {
 	digits, ok := strings.CutPrefix(name, l.prefix())
 	digits, ok2 := strings.CutSuffix(digits, ".json")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if !ok || !ok2 || err != nil || n <= 0 || l.name(n) != name {
+	if !ok || !ok2 || err != nil || n <= 0 || n > MaxSequence || l.name(n) != name {
 		return 0
 	}
 	return n
@@ -276,6 +279,9 @@ func (l Ledger) sequenceOf(name string) int64 {
 
 // exists reports whether there is an event, or anything, under a number.
 func (l Ledger) exists(sequence int64) (bool, error) {
+	if sequence > MaxSequence {
+		return false, nil
+	}
 	_, err := os.Lstat(l.path(l.name(sequence)))
 	if err == nil {
 		return true, nil

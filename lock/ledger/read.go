@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"os"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -54,7 +55,8 @@ func (l Ledger) Read(sequence int64) (Event, error) {
 // is the last when it gets there. It takes no lock.
 //
 // What is wrong comes as an error that matches ErrDamaged and names the file, with
-// the number of the event if it is one; whoever goes on gets what comes behind it.
+// the number of the event if it is one; whoever goes on gets what comes behind it. Of
+// several that are missing one after the other the first one is named, with how many.
 // Any other error is the last that comes.
 // With after = 0 the whole folder is looked at first, so that files which are none
 // of the ledger's, and gaps, are found.
@@ -75,22 +77,42 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 				}
 			}
 		}
-		for n := after + 1; n > 0; n++ {
+		for n := after + 1; n <= MaxSequence; n++ {
 			event, err := l.Read(n)
+			event.Sequence = n
 			if errors.Is(err, fs.ErrNotExist) {
 				var beyond bool
 				if beyond, err = l.beyond(n, head); err == nil && !beyond {
 					return
 				} else if err == nil {
-					err = damaged(l.path(l.name(n)), "missing, though there are events behind it")
+					n, err = l.skip(n)
 				}
 			}
-			event.Sequence = n
 			if !yield(event, err) || err != nil && !errors.Is(err, ErrDamaged) {
 				return
 			}
 		}
 	}
+}
+
+// skip returns the error for event n, which is missing, and the number of the last one that
+// is missing with it.
+func (l Ledger) skip(n int64) (last int64, err error) {
+	dir, err := os.ReadDir(l.folder())
+	if err != nil {
+		return n, fmt.Errorf("ledger: %w", err)
+	}
+	next := int64(MaxSequence)
+	for _, entry := range dir {
+		if s := l.sequenceOf(entry.Name()); s > n {
+			next = min(next, s)
+		}
+	}
+	what := "missing, though there are events behind it"
+	if next > n+1 {
+		what = fmt.Sprintf("missing, and the %d behind it, though there are events behind them", next-n-1)
+	}
+	return next - 1, damaged(l.path(l.name(n)), what)
 }
 
 func (l Ledger) whole() (contents, error) {

@@ -180,7 +180,8 @@ func (w *Writer) finishBatch() error {
 		b.ID == "" || strings.ContainsFunc(b.ID, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		return damaged(path, "does not say which events are to be published")
 	}
-	// They are published in order, so those that are left are the last ones.
+	// They are published in order, so those that are left are the last ones. If one of
+	// them is missing, the others must not be given up without a word.
 	from := b.Events
 	for ; from > 0; from-- {
 		if _, err := os.Lstat(w.ledger.path(b.temp(from - 1))); errors.Is(err, fs.ErrNotExist) {
@@ -188,6 +189,20 @@ func (w *Writer) finishBatch() error {
 		} else if err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
+	}
+	c, err := w.ledger.list()
+	if err != nil {
+		return err
+	}
+	left := 0
+	for _, temp := range c.temps {
+		if strings.HasPrefix(temp, ".event-"+b.ID+"-") {
+			left++
+		}
+	}
+	if left != b.Events-from {
+		return damaged(w.ledger.path(b.temp(from-1)), fmt.Sprintf("missing, though it was decided to publish it (see %s), and %d others are there; "+
+			"put it back, or remove %s to give them all up", batchName, left, batchName))
 	}
 	return w.publishBatch(b, from)
 }
@@ -235,6 +250,9 @@ func (w *Writer) isPublished(temp string) bool {
 
 // publish gives a temporary file the next number. It replaces nothing.
 func (w *Writer) publish(temp string) error {
+	if w.head == MaxSequence {
+		return damaged(w.ledger.path(w.ledger.name(w.head)), "has the greatest number there is, and no event can come behind it")
+	}
 	err := platform.RenameNew(w.ledger.path(temp), w.ledger.path(w.ledger.name(w.head+1)))
 	switch {
 	case err == nil:
