@@ -126,11 +126,12 @@ func (m *Manager) active() (active []Claim, broken map[string]error, err error) 
 	if err := m.read(); err != nil {
 		return nil, nil, err
 	}
-	claims := maps.Clone(m.state.claims)
-	maps.Copy(claims, found.foreign(m.state))
-	maps.DeleteFunc(found.broken, func(node string, _ error) bool { _, ok := claims[node]; return ok })
 	now := m.now()
-	maps.DeleteFunc(claims, func(_ string, c Claim) bool { return !c.active(now, m.Skew) })
+	lasts := func(c Claim) bool { return c.active(now, m.Skew) }
+	claims := maps.Clone(m.state.claims)
+	maps.Copy(claims, found.foreign(m.state, lasts))
+	maps.DeleteFunc(found.broken, func(node string, _ error) bool { _, ok := claims[node]; return ok })
+	maps.DeleteFunc(claims, func(_ string, c Claim) bool { return !lasts(c) })
 	return sorted(claims), found.broken, nil
 }
 
@@ -201,12 +202,12 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 		if err != nil {
 			return err
 		}
-		events, err := decision(view{
-			claims: m.state.claims, foreign: found.foreign(m.state),
-			now: m.now(), skew: m.Skew, lasts: lasts,
-		}, found)
+		v := view{claims: m.state.claims, now: m.now(), skew: m.Skew, lasts: lasts}
+		counts := func(c Claim) bool { return c.active(v.now, v.skew) }
+		v.foreign = found.foreign(m.state, counts)
+		events, err := decision(v, found)
 		if err != nil {
-			_ = found.follow(m.state, node) // for a dead one; the refusal matters more
+			_ = found.follow(m.state, node, counts) // for a dead one; the refusal matters more
 			return err
 		}
 		var lines [][]byte
@@ -225,7 +226,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 		if err := m.read(); err != nil {
 			return fmt.Errorf("claims: %w: %w", ErrFiles, err)
 		}
-		return found.follow(m.state, node)
+		return found.follow(m.state, node, counts)
 	})
 }
 

@@ -65,10 +65,10 @@ func readFiles(dir string) (*files, error) {
 func (f *files) path(node string) string { return filepath.Join(f.dir, node+".lock") }
 
 // foreign returns the claims of which the ledger knows nothing.
-func (f *files) foreign(s *state) map[string]Claim {
+func (f *files) foreign(s *state, lasts func(Claim) bool) map[string]Claim {
 	foreign := map[string]Claim{}
 	for node, c := range f.claims {
-		if _, ok := s.claims[node]; !ok && !s.isLeftover(c) {
+		if _, ok := s.claims[node]; !ok && !s.isLeftover(c, lasts(c)) {
 			foreign[node] = c
 		}
 	}
@@ -77,7 +77,7 @@ func (f *files) foreign(s *state) map[string]Claim {
 
 // follow makes the files what the ledger says, except for others' claims. The errors
 // are those of one node, or of all with "". The caller has the ledger's lock.
-func (f *files) follow(s *state, node string) error {
+func (f *files) follow(s *state, node string, lasts func(Claim) bool) error {
 	var errs []error
 	failed := func(on string, err error) {
 		if err != nil && (node == "" || node == on) {
@@ -93,7 +93,7 @@ func (f *files) follow(s *state, node string) error {
 		}
 	}
 	for on, have := range f.claims {
-		if _, ok := s.claims[on]; !ok && s.isLeftover(have) {
+		if _, ok := s.claims[on]; !ok && s.isLeftover(have, lasts(have)) {
 			if err := platform.Remove(f.path(on)); !errors.Is(err, fs.ErrNotExist) {
 				failed(on, err)
 			}

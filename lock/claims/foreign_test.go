@@ -67,6 +67,33 @@ func TestForeignFile(t *testing.T) {
 	wantStory(t, dir, "acquired 2 us", "reaped 1 them", "acquired 1 them", "released 1 them", "reaped 3 them", "acquired 3 us")
 }
 
+// TestForeignFile_ClockSetBack: an owner's claim, as the ledger tells, ended later than the
+// claim that is there now began, as the clock was set back in between. It lasts, and counts.
+func TestForeignFile_ClockSetBack(t *testing.T) {
+	dir, c, m := proof(t)
+	c.add(time.Hour)
+	for range 10 { // more than are remembered
+		claim(t, m, "1", "them")
+		c.add(time.Second)
+		if err := m.Release(t.Context(), "1", "them"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.add(-time.Hour)
+	foreign(t, dir, "1", "them", c.at, c.at.Add(time.Minute))
+	text := read(t, lockFile(dir, "1"))
+	for _, m := range []*claims.Manager{m, manager(dir, c)} {
+		if _, err := m.Claim(t.Context(), "1", "us"); !errors.Is(err, claims.ErrClaimed) {
+			t.Errorf("claim: %v", err)
+		}
+		if _, err := m.Reap(t.Context()); err != nil || read(t, lockFile(dir, "1")) != text {
+			t.Errorf("reaped: %v", err)
+		}
+	}
+	c.add(time.Minute)
+	claim(t, m, "1", "us")
+}
+
 // TestHostileFileOfClaim: where the ledger has the claim, it counts, whatever became
 // of its file; other nodes don't suffer, and a reaper tells.
 func TestHostileFileOfClaim(t *testing.T) {

@@ -78,19 +78,26 @@ type event struct {
 // state is what the events up to a sequence number make of the claims.
 type state struct {
 	sequence int64
-	claims   map[string]Claim // expired ones included
-	ended    map[tenure]end   // of each owner's last claim on a node
+	claims   map[string]Claim   // expired ones included
+	ended    map[tenure]end     // of each owner's last claim on a node
+	recent   map[tenure][]Claim // the last ones of each owner on a node, refreshed or not, ended or not
 }
 
 type tenure struct{ node, owner string }
 
-// end is how a claim ended: when, and the claim, where there was one.
+// end is how a claim ended: when, and whether the ledger had told of that claim.
 type end struct {
 	at    time.Time
-	claim Claim
+	known bool
 }
 
-func newState() *state { return &state{claims: map[string]Claim{}, ended: map[tenure]end{}} }
+// keepRecent is how many claims state.recent has: a file that is older than so many
+// refreshes is not that of a claim that still lasts.
+const keepRecent = 8
+
+func newState() *state {
+	return &state{claims: map[string]Claim{}, ended: map[tenure]end{}, recent: map[tenure][]Claim{}}
+}
 
 // apply replays one event. Those of other types are of no concern here. Source:
 // seed af.
@@ -122,13 +129,16 @@ func (s *state) apply(data []byte) error {
 	}
 	// Another program may end somebody else's claim, or claim what is claimed.
 	before, ok := s.claims[e.NodeID]
-	s.ended[tenure{e.NodeID, e.Owner}] = end{e.Timestamp, before}
+	of := tenure{e.NodeID, e.Owner}
+	s.ended[of] = end{e.Timestamp, ok && before.Owner == e.Owner}
 	if ok {
-		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, before}
+		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, true}
 	}
 	if e.Type == acquired {
-		s.claims[e.NodeID] = Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}
-		delete(s.ended, tenure{e.NodeID, e.Owner})
+		c := Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}
+		s.claims[e.NodeID] = c
+		s.recent[of] = append(s.recent[of][max(0, len(s.recent[of])-keepRecent+1):], c)
+		delete(s.ended, of)
 	} else {
 		delete(s.claims, e.NodeID)
 	}
@@ -136,10 +146,19 @@ func (s *state) apply(data []byte) error {
 }
 
 // isLeftover reports whether a file is of a claim that has ended in the ledger, so
-// that only a crash can have left it.
-func (s *state) isLeftover(file Claim) bool {
-	end, ok := s.ended[tenure{file.NodeID, file.Owner}]
-	return ok && (file.equal(end.claim) || !file.AcquiredAt.After(end.at))
+// that only a crash can have left it: one of those that the ledger has told of. Of others,
+// which are other programs', only the times tell; and where the clock was set back they
+// don't, so that a claim which still lasts counts.
+func (s *state) isLeftover(file Claim, lasts bool) bool {
+	of := tenure{file.NodeID, file.Owner}
+	end, ok := s.ended[of]
+	if !ok {
+		return false
+	}
+	if slices.ContainsFunc(s.recent[of], file.equal) {
+		return true
+	}
+	return !file.AcquiredAt.After(end.at) && !(end.known && lasts)
 }
 
 // catchUp replays what has come since. An event that can't be understood stops it:
