@@ -107,5 +107,6 @@ func (p *place) asLock(name string, in platform.FileID) (ours, copied bool) {
 		id, err := platform.IdentifyFile(p.sibling)
 		return err == nil && name == p.lockName(id), false
 	}
-	return strings.HasPrefix(name, p.lockDevice(in)), name != p.lockName(in)
+	ours = strings.HasPrefix(name, p.lockDevice(in))
+	return ours, ours && name != p.lockName(in)
 }

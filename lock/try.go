@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -82,6 +85,8 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		case err == errQueued:
 			locked, _ = a.kernelHolder()
 			locked.Evidence = OthersWait
+		case err == errMoved:
+			locked = a.locked(a.file.Path, nil, Unknown, Unproven)
 		case errors.Is(err, platform.ErrLeased):
 			locked = a.locked(a.file.Path, nil, Unknown, Leased)
 		default:
@@ -137,9 +142,17 @@ func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked
 	return nil
 }
 
-// openSibling opens the sibling, or makes it.
+// openSibling opens the sibling, or makes it. The error is errMoved when that fails for now:
+// a filesystem that remembers what it has looked up (FUSE, NFS) may say of a file that was
+// removed elsewhere just now that it is there, and then that it is not.
 func (a *attempt) openSibling() (*platform.File, error) {
-	return platform.OpenToLock(a.sibling)
+	f, err := platform.OpenToLock(a.sibling)
+	if errors.Is(err, fs.ErrNotExist) && !a.fsys.Trusted {
+		if _, ferr := os.Stat(filepath.Dir(a.sibling)); ferr == nil {
+			err = errMoved
+		}
+	}
+	return f, err
 }
 
 // kernelHolder describes who holds the busy kernel lock of the sibling. passing says that

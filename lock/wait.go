@@ -142,7 +142,7 @@ func (w *waiter) turn(ctx context.Context) error {
 func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, error) {
 	for ctx.Err() == nil {
 		f, err := a.openSibling()
-		if errors.Is(err, platform.ErrLeased) {
+		if err == errMoved || errors.Is(err, platform.ErrLeased) {
 			w.begunToWait()
 			w.poll.sleep(ctx)
 			continue
