@@ -56,35 +56,89 @@ func TestContainersBothPID1(t *testing.T) {
 	}
 }
 
-// TestContainerOutlivesSibling: a holder in another container can't be probed from
-// here. With its sibling gone, nothing proves that it lives; but nor does its age
-// prove it dead, as it has no cause to renew its claim.
+// TestContainerOutlivesSibling: a holder in another container can't be probed from here,
+// least of all if it has no /proc to say who it is. Its lock file answers for it, with the
+// sibling or without, and tells when it has died.
 func TestContainerOutlivesSibling(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to make pid namespaces")
 	}
+	for name, start := range map[string]func(*testing.T, string) (*exec.Cmd, string){"container": container, "without /proc": sandbox} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), ".lock")
+			holder, said := start(t, path)
+			if said != "held by pid 1" {
+				t.Fatal(said)
+			}
+			if err := os.Remove(path + ".flock"); err != nil {
+				t.Fatal(err)
+			}
+			f := lock.File{Path: path, StaleAfter: time.Nanosecond}
+			held, err := f.TryAcquire(t.Context())
+			if err == nil {
+				t.Fatal("a second holder got in: ", held.Release())
+			}
+			if code, out := run(t, holdfast, "status", path); code != 3 {
+				t.Errorf("status from outside: exit %d, want 3: %s", code, out)
+			}
+			holder.Process.Kill()
+			holder.Wait()
+			held, err = f.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal("after its death: ", err)
+			}
+			if err := held.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestContainerTakesOver: nor can a holder outside be probed from within; and when it has
+// died, it is replaced.
+func TestContainerTakesOver(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make pid namespaces")
+	}
 	path := filepath.Join(t.TempDir(), ".lock")
-	if _, said := container(t, path); said != "held by pid 1" {
-		t.Fatal(said)
+	outside := play(t, "hold", path)
+	background(t, outside)
+	for !exists(path) {
+		time.Sleep(time.Millisecond)
 	}
 	if err := os.Remove(path + ".flock"); err != nil {
 		t.Fatal(err)
 	}
-	held, err := lock.File{Path: path, StaleAfter: time.Nanosecond}.TryAcquire(t.Context())
-	if err == nil {
-		t.Fatal("a second holder got in: ", held.Release())
+	for _, start := range []func(*testing.T, string) (*exec.Cmd, string){container, sandbox} {
+		if _, said := start(t, path); said == "held by pid 1" {
+			t.Fatal("a second holder got in")
+		}
+	}
+	outside.Process.Kill()
+	outside.Wait()
+	if _, said := sandbox(t, path); said != "held by pid 1" {
+		t.Error(said)
 	}
 }
 
 // container starts a holder as pid 1 of a pid namespace with its own /proc, and
 // returns what it says first.
 func container(t *testing.T, path string) (*exec.Cmd, string) {
+	return contain(t, "mount -t proc proc /proc", path)
+}
+
+// sandbox is a container whose /proc is empty.
+func sandbox(t *testing.T, path string) (*exec.Cmd, string) {
+	return contain(t, "mount -t tmpfs none /proc", path)
+}
+
+func contain(t *testing.T, mount, path string) (*exec.Cmd, string) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", `mount -t proc proc /proc && exec "$0" "$1"`, exe, path)
+	cmd := exec.Command("sh", "-c", mount+` && exec "$0" "$1"`, exe, path)
 	cmd.Env = append(os.Environ(), roleVar+"=hold")
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}

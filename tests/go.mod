@@ -3,6 +3,7 @@ module github.com/holdfast-go/holdfast/tests
 go 1.25.0
 
 require (
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/lock/pg v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0

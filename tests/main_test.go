@@ -28,6 +28,7 @@ var roles = map[string]func(args []string) error{
 	"ledger":     ledgerAppend,
 	"ledger-cas": ledgerRace,
 	"member":     member,
+	"scramble":   scramble,
 }
 
 // holdfast is the command, built for this run.

@@ -83,8 +83,6 @@ class Lock:
             holder = self.read()
         except FileNotFoundError:
             return claim if self.create(claim) else None
-        except PermissionError:
-            return None  # one that is just being written may not be read
         if holder is None or holder["hostname"] != claim["hostname"] or not is_dead(holder["pid"]):
             return None
         try:
