@@ -251,6 +251,51 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 	}
 }
 
+// TestOwnLock_CreatorMeetsALook: somebody looks at a lock file that was made this instant,
+// before its maker has its lock. Who waits for the lock waits for that, and makes no other
+// file; who does not wait leaves none behind.
+func TestOwnLock_CreatorMeetsALook(t *testing.T) {
+	meet := func(t *testing.T) (f lock.File, look **platform.File, made *int) {
+		f = queued(t)
+		look, made = new(*platform.File), new(int)
+		return f.Park(func(step string) {
+			if step != lock.StepCreated {
+				return
+			}
+			if *made++; *look == nil {
+				var err error
+				if *look, err = lockFile(f.Path, platform.Exclusive); err != nil {
+					t.Error(err)
+				}
+			}
+		}), look, made
+	}
+	t.Run("waiting", func(t *testing.T) {
+		f, look, made := meet(t)
+		waiter := beginAcquire(t, t.Context(), f)
+		parkedIs(t, 1)
+		if err := (*look).Close(); err != nil {
+			t.Fatal(err)
+		}
+		letGo(t, getHeld(t, waiter))
+		if *made != 1 {
+			t.Errorf("%d lock files were made", *made)
+		}
+		wantFree(t, f.Path)
+	})
+	t.Run("trying", func(t *testing.T) {
+		f, look, _ := meet(t)
+		if l := notHad(t, f); l.Evidence != lock.KernelLockHeld || l.Info != nil {
+			t.Errorf("%+v", l)
+		}
+		if err := (*look).Close(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "what it made is gone", func() bool { _, err := os.Lstat(f.Path); return errors.Is(err, os.ErrNotExist) })
+		wantFree(t, f.Path)
+	})
+}
+
 // TestOwnLock_LockedByOthers: a file at the path that another program locks in its own way
 // is in use, whatever is in it, and however old it is.
 func TestOwnLock_LockedByOthers(t *testing.T) {

@@ -90,12 +90,17 @@ const KeepsMarks = keepsMarks
 // set-id, umask and default ACLs may take away, or a write clear; this one stays.
 func (i Info) Marked() bool { return keepsMarks && i.Mode&fs.ModeSticky != 0 }
 
-// ID identifies the file, once Stat has been called.
+// ID identifies the file, once Stat or IsAt has been called.
 func (f *File) ID() FileID { return f.id }
 
 // IsAt reports whether path leads to this very file now; a symbolic link is not
 // followed.
 func (f *File) IsAt(path string) (bool, error) {
+	if f.id == (FileID{}) {
+		if _, err := f.Stat(); err != nil {
+			return false, err
+		}
+	}
 	id, err := IdentifyFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

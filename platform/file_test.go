@@ -238,7 +238,11 @@ func TestInfo_OnlyTheMark(t *testing.T) {
 // and inode otherwise.
 func TestIsAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	f := open(t, path)
+	f, err := platform.Create(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
 	at := func(when, path string, want bool) {
 		t.Helper()
 		if is, err := f.IsAt(path); err != nil || is != want {
