@@ -18,23 +18,15 @@ import (
 type locker func(path string) (release func())
 
 var lockers = map[string]locker{
-	"floor":       bareFlock,
-	"calls":       bareCalls,
-	"holdfast":    func(path string) func() { return holdfast(context.Background(), path) },
-	"cancellable": cancellable,
+	"floor":    bareFlock,
+	"calls":    bareCalls,
+	"holdfast": holdfast,
 }
 
-func holdfast(ctx context.Context, path string) func() {
-	held, err := lock.File{Path: path}.Acquire(ctx)
+func holdfast(path string) func() {
+	held, err := lock.File{Path: path}.Acquire(context.Background())
 	must(err)
 	return func() { must(held.Release()) }
-}
-
-// cancellable waits under a context that can end, so in a goroutine of its own.
-func cancellable(path string) func() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	return holdfast(ctx, path+".cancellable")
 }
 
 // bareFlock is open, flock, and close: what a wait can't do without.
@@ -76,7 +68,7 @@ func holder(args []string, orders *bufio.Scanner) {
 // just after the acquisition in another, which waits in the kernel. "x-floor-NAME"
 // is the ratio of NAME's median to that of a bare flock(2), all taken in turn.
 func BenchmarkHandoff(b *testing.B) {
-	handoffs(b, []string{"floor", "calls", "holdfast", "cancellable"}, func(name, path string) func() {
+	handoffs(b, []string{"floor", "calls", "holdfast"}, func(name, path string) func() {
 		return lockers[name](path)
 	})
 }
@@ -84,7 +76,7 @@ func BenchmarkHandoff(b *testing.B) {
 // BenchmarkHandoffAfterKill is the time from SIGKILL for the holder until the
 // acquisition in another process.
 func BenchmarkHandoffAfterKill(b *testing.B) {
-	handoffs(b, []string{"floor", "holdfast", "cancellable"}, func(name, path string) func() {
+	handoffs(b, []string{"floor", "holdfast"}, func(name, path string) func() {
 		victim := play(b, "holder", name, path)
 		victim.answer()
 		return func() { check(b, victim.cmd.Process.Kill()) }

@@ -251,6 +251,37 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 	}
 }
 
+// TestOwnLock_UntilItIsGone: nobody gets the lock file's own lock as long as it has its name.
+func TestOwnLock_UntilItIsGone(t *testing.T) {
+	for _, mode := range []string{"exclusive", "shared"} {
+		t.Run(mode, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+			looked := 0
+			f = f.Park(func(step string) {
+				switch step {
+				case lock.StepOwnLocked, lock.StepChecked, lock.StepWritten, lock.StepOwned, lock.StepAlone:
+					looked++
+					if err := peek(f.Path); err != platform.ErrBusy {
+						t.Errorf("%s: %v", step, err)
+					}
+				}
+			})
+			acquire := f.Acquire
+			if mode == "shared" {
+				acquire = f.AcquireShared
+			}
+			held, err := acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			letGo(t, held)
+			if looked < 4 {
+				t.Errorf("looked %d times", looked)
+			}
+		})
+	}
+}
+
 // TestOwnLock_CreatorMeetsALook: somebody looks at a lock file that was made this instant,
 // before its maker has its lock. Who waits for the lock waits for that, and makes no other
 // file; who does not wait leaves none behind.

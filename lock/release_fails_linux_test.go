@@ -133,6 +133,26 @@ func TestReleaseFails_TriesAgain(t *testing.T) {
 	isAbsent(t, f.Path)
 }
 
+// TestReleaseFails_Marker: a reclaimer who can't remove its marker has it say so, and keeps
+// nobody waiting, itself included.
+func TestReleaseFails_Marker(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+	leaveDeadClaim(t, f.Path)
+	var reset func()
+	_, err := f.Park(func(step string) {
+		if step == lock.StepMarkerWritten {
+			reset = setAttribute(t, filepath.Dir(f.Path), unix.STATX_ATTR_APPEND)
+		}
+	}).TryAcquire(t.Context())
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("error is %v", err)
+	}
+	getFile(t, f.Path+".reclaim")
+	reset()
+	letGo(t, tryHold(t, f))
+	wantFree(t, f.Path)
+}
+
 // TestReleaseFails_Moved: a lock file that was renamed away is lost; under its new name it
 // says so, and put back it is nobody's.
 func TestReleaseFails_Moved(t *testing.T) {

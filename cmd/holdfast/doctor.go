@@ -162,6 +162,14 @@ func (r *report) checkIdentity() {
 		r.add("process", good, detail)
 	}
 
+	host := platform.ThisHost().Name
+	detail = fmt.Sprintf("%q: with a pid, all that is known of a program which knows only O_EXCL; containers that share a folder want one each", host)
+	if host == "" || host == "localhost" {
+		r.add("host name", weak, detail)
+	} else {
+		r.add("host name", good, detail)
+	}
+
 	// A boot id tells a pid of this boot from one of an earlier boot.
 	r.BootID = visible(platform.ThisHost().BootID)
 	if r.BootID == "" {

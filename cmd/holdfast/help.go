@@ -71,8 +71,8 @@ const runSynopsis = "holdfast run [-try] [-timeout D] [-label TEXT] LOCK -- COMM
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
 LOCK is the path of the lock file, in a folder that exists. It is there while
-someone holds the lock; beside it appears LOCK.flock, which stays for good and must
-not be removed. After one second of waiting, holdfast says who holds the lock and
+someone holds the lock; beside it appears LOCK.flock, the queue of those who want it,
+which stays. After one second of waiting, holdfast says who holds the lock and
 why they are believed to be alive, and again when the holder changes.
 
   -try           do not wait
