@@ -98,6 +98,12 @@ func TestEvidence_OnDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, lock.StateDead, lock.SaysReleased},
+		{"this process, in a copy without the mark", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
+			claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" })(t, path)
+			if err := os.Chmod(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, lock.StateDead, lock.KernelLockFree},
 		{"bare pid of one who began before", lock.File{}, claim(bare, nil), lock.StateHeld, lock.BeganBefore},
 		{"... to the second", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = began.Truncate(time.Second) }), lock.StateHeld, lock.BeganBefore},
 		{"... aged", lock.File{}.WithClock(muchLater), claim(bare, nil), lock.StateHeld, lock.BeganBefore},

@@ -436,6 +436,54 @@ func TestOwnLock_CancelledOnTheWay(t *testing.T) {
 	}
 }
 
+// TestOwnLock_CancelledAtTheEnd: who is cancelled when the claim is written has no lock, and
+// leaves nothing behind.
+func TestOwnLock_CancelledAtTheEnd(t *testing.T) {
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
+		"AcquireShared": lock.File.AcquireShared, "TryAcquireShared": lock.File.TryAcquireShared,
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+		held, err := acquire(f.Park(func(step string) {
+			if step == lock.StepWritten {
+				cancel()
+			}
+		}), ctx)
+		if held != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantFree(t, f.Path)
+	}
+}
+
+// TestOwnLock_ReaderWhoGaveUp: readers have died, and somebody looks at their file just when
+// a further one comes. He waits, and gives up; when his wait comes back nonetheless, he is
+// the last reader.
+func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
+	f := queued(t)
+	reader := start(t, "member", f.Path)
+	reader.do("shared", "held")
+	reader.kill()
+	look, err := lockFile(f.Path, platform.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waiter := begin(t, f, true, func() (*lock.Held, error) { return f.AcquireShared(ctx) })
+	parkedIs(t, 1)
+	cancel()
+	if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
+		t.Fatal(o.err)
+	}
+	if err := look.Close(); err != nil {
+		t.Fatal(err)
+	}
+	parkedIs(t, 0)
+	isAbsent(t, f.Path)
+	wantFree(t, f.Path)
+}
+
 // TestOwnLock_MarkerIsNamed: with a marker that can't be judged beside a dead claim, those
 // who look, and those who waited, are told what is in the way.
 func TestOwnLock_MarkerIsNamed(t *testing.T) {
