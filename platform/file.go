@@ -254,12 +254,3 @@ func Replace(from, to string) error { return replaceFile(from, to) }
 // error then matches fs.ErrExist, and nothing has changed. Of several who rename to
 // one path one succeeds.
 func RenameNew(from, to string) error { return renameNew(from, to) }
-
-// linkNew is RenameNew in two steps: a crash in between leaves the file under both
-// names.
-func linkNew(from, to string) error {
-	if err := os.Link(from, to); err != nil {
-		return err
-	}
-	return Remove(from)
-}

@@ -9,11 +9,6 @@ import (
 	"syscall"
 )
 
-const (
-	openNoFollow = syscall.O_NOFOLLOW
-	openNonBlock = syscall.O_NONBLOCK
-)
-
 // isNotRegular tells what open(2) says of a link, a socket and a folder.
 func isNotRegular(err error) bool {
 	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EISDIR)

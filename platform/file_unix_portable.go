@@ -8,6 +8,11 @@ import (
 	"syscall"
 )
 
+const (
+	openNoFollow = syscall.O_NOFOLLOW
+	openNonBlock = syscall.O_NONBLOCK
+)
+
 // keepsMarks: the BSDs let only root make a regular file sticky.
 const keepsMarks = false
 

@@ -126,14 +126,8 @@ func (f *File) HasByteLock() bool {
 // KernelLocks is a snapshot of the kernel's own list of locks, where the system
 // publishes one (Linux, /proc/locks). The zero value knows of none.
 type KernelLocks struct {
-	held    map[lockedFile][]int
-	waiting map[lockedFile][]int
-}
-
-// lockedFile is a file as /proc/locks names it: device numbers, inode.
-type lockedFile struct {
-	major, minor uint32
-	ino          uint64
+	held    map[FileID][]int
+	waiting map[FileID][]int
 }
 
 // ListKernelLocks reads the kernel's list of flock(2) locks that are held. It
@@ -143,15 +137,15 @@ func ListKernelLocks() (KernelLocks, error) { return listKernelLocks() }
 // Held reports that the file is locked by flock(2). False says little: the list
 // leaves out locks whose owner is not visible in the reader's pid namespace, and
 // on some filesystems (btrfs, overlay) it names files in another way than stat.
-func (l KernelLocks) Held(id FileID) bool { return len(l.held[id.locked()]) > 0 }
+func (l KernelLocks) Held(id FileID) bool { return len(l.held[id]) > 0 }
 
 // Holders returns the pids of those who have locked the file by flock(2). A lock
 // outlives the process that took it, as long as a child has the open file.
-func (l KernelLocks) Holders(id FileID) []int { return l.held[id.locked()] }
+func (l KernelLocks) Holders(id FileID) []int { return l.held[id] }
 
 // Waiting returns one pid for everyone who waits, with a thread in the kernel, for a
 // file's lock or its turnstile; 0 where the kernel does not say whose thread it is.
-func (l KernelLocks) Waiting(id FileID) []int { return l.waiting[id.locked()] }
+func (l KernelLocks) Waiting(id FileID) []int { return l.waiting[id] }
 
 // HasOnlyLock reports whether a process has locked by flock(2) this file, as Open opens
 // files, and no other. False where the system doesn't tell, or may not.

@@ -87,7 +87,7 @@ func listKernelLocks() (KernelLocks, error) {
 		return KernelLocks{}, err
 	}
 	defer f.Close()
-	locks := KernelLocks{held: map[lockedFile][]int{}, waiting: map[lockedFile][]int{}}
+	locks := KernelLocks{held: map[FileID][]int{}, waiting: map[FileID][]int{}}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		field := strings.Fields(lines.Text())
@@ -113,17 +113,13 @@ func listKernelLocks() (KernelLocks, error) {
 }
 
 // parseLocked reads major and minor number in hexadecimal, and an inode in decimal.
-func parseLocked(s string) (lockedFile, error) {
+func parseLocked(s string) (FileID, error) {
 	major, rest, _ := strings.Cut(s, ":")
 	minor, ino, _ := strings.Cut(rest, ":")
 	maj, err1 := strconv.ParseUint(major, 16, 32)
 	min, err2 := strconv.ParseUint(minor, 16, 32)
 	n, err3 := strconv.ParseUint(ino, 10, 64)
-	return lockedFile{uint32(maj), uint32(min), n}, errors.Join(err1, err2, err3)
-}
-
-func (id FileID) locked() lockedFile {
-	return lockedFile{major: unix.Major(id.Dev), minor: unix.Minor(id.Dev), ino: id.Ino}
+	return FileID{Dev: unix.Mkdev(uint32(maj), uint32(min)), Ino: n}, errors.Join(err1, err2, err3)
 }
 
 // hasOnlyLock goes through /proc/<pid>/fdinfo, where the flags of a descriptor, in octal,
@@ -156,7 +152,7 @@ func hasOnlyLock(pid int, id FileID) bool {
 				continue
 			}
 			file, err := parseLocked(field[6])
-			if err != nil || found || file != id.locked() || flags&ours != ours {
+			if err != nil || found || file != id || flags&ours != ours {
 				return false
 			}
 			found = true

@@ -2,7 +2,91 @@
 
 package platform
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/gofrs/flock"
+)
+
+// kernelLocks: there are none on Plan 9, js/wasm and wasip1, and those of AIX and
+// Solaris belong to the process: there, closing any descriptor of the file, even by a
+// library that only looked at it, drops the lock. Nobody's life can be staked on that.
+const kernelLocks = runtime.GOOS != "plan9" && runtime.GOOS != "js" && runtime.GOOS != "wasip1" &&
+	runtime.GOOS != "aix" && runtime.GOOS != "solaris"
+
+// ownLocks: LockFileEx locks are mandatory.
+const ownLocks = kernelLocks && runtime.GOOS != "windows"
+
+// lock has package flock open the file at path, and makes sure that it is the same; if
+// it is not, some other file may have been locked for an instant.
+//
+// The runtime's signal handlers are installed with SA_RESTART, which flock(2) honours; a
+// handler installed by C code in the process may not be.
+func (d *descriptor) lock(path string, mode Mode, wait bool) error {
+	if !kernelLocks {
+		return errors.ErrUnsupported
+	}
+	if err := d.unlock(); err != nil {
+		return err
+	}
+	d.flock = flock.New(path, flock.SetFlag(d.flag|openNoFollow|openNonBlock), flock.SetPermissions(0o600))
+	err := d.lockOnce(mode, wait)
+	for errors.Is(err, syscall.EINTR) { // wrapped, on Windows unknown
+		err = d.lockOnce(mode, wait)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrBusy // it has no name any more
+	} else if err != nil {
+		return err
+	}
+	locked, err := d.flock.Stat()
+	var own fs.FileInfo
+	if err == nil {
+		own, err = d.file.Stat()
+	}
+	switch {
+	case err != nil:
+		return errors.Join(err, d.unlock())
+	case !os.SameFile(locked, own):
+		if err := d.unlock(); err != nil {
+			return err
+		}
+		return ErrBusy
+	}
+	return nil
+}
+
+func (d *descriptor) lockOnce(mode Mode, wait bool) error {
+	try := d.flock.TryLock
+	switch {
+	case wait && mode == Shared:
+		return d.flock.RLock()
+	case wait:
+		return d.flock.Lock()
+	case mode == Shared:
+		try = d.flock.TryRLock
+	}
+	locked, err := try()
+	if err == nil && !locked {
+		return ErrBusy
+	}
+	return err
+}
+
+func (d *descriptor) unlock() error {
+	if d.flock == nil {
+		return nil
+	}
+	err := d.flock.Unlock()
+	for errors.Is(err, syscall.EINTR) {
+		err = d.flock.Unlock()
+	}
+	return err
+}
 
 // Turnstiles, and the kernel's list of locks, are Linux's.
 
@@ -14,7 +98,5 @@ func (d *descriptor) unlockByte1()         {}
 func (d *descriptor) byteLocked(_, _ int64) (bool, error) { return false, errors.ErrUnsupported }
 
 func listKernelLocks() (KernelLocks, error) { return KernelLocks{}, errors.ErrUnsupported }
-
-func (id FileID) locked() lockedFile { return lockedFile{} }
 
 func hasOnlyLock(int, FileID) bool { return false }

@@ -43,15 +43,6 @@ func promptly(t *testing.T, what string, f func()) {
 	}
 }
 
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-	}
-}
-
 func needsKernelLocks(t *testing.T) {
 	t.Helper()
 	f := open(t, filepath.Join(t.TempDir(), "probe"))

@@ -159,7 +159,6 @@ func age(t *testing.T, path string) {
 }
 
 func lockPath(dir string) string { return filepath.Join(dir, id+".lock") }
-func marker(dir string) string   { return lockPath(dir) + ".reclaim" }
 
 func acquire(t *testing.T, dir string) *dispatch.Claim {
 	t.Helper()

@@ -268,3 +268,5 @@ func TestReclaim_WinnerInTheGap(t *testing.T) {
 	}
 	release(t, claim, dispatch.Released)
 }
+
+func marker(dir string) string { return lockPath(dir) + ".reclaim" }

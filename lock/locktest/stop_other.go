@@ -2,9 +2,7 @@
 
 package locktest
 
-func (c *child) stop() {
-	c.s.Helper()
-	c.s.Skip("needs a system where package syscall can wait for a process to stop")
-}
+const canStop = false
 
+func (c *child) stop()   {}
 func (c *child) resume() {}

@@ -7,6 +7,8 @@ import (
 )
 
 // stop stops the child, and returns when it stands still.
+const canStop = true
+
 func (c *child) stop() {
 	c.s.Helper()
 	pid := c.cmd.Process.Pid
