@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -482,6 +483,79 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 	parkedIs(t, 0)
 	isAbsent(t, f.Path)
 	wantFree(t, f.Path)
+}
+
+// TestOwnLock_NotJoined: a readers' file that somebody has put back from a copy, and one
+// that says it was released, are nobody's, and nobody joins them.
+func TestOwnLock_NotJoined(t *testing.T) {
+	for name, change := range map[string]func(path string, data []byte) ([]byte, error){
+		"copied": func(path string, data []byte) ([]byte, error) {
+			return data, errors.Join(os.WriteFile(path+".new", data, 0o600), os.Chmod(path+".new", 0o600|os.ModeSticky),
+				os.Rename(path+".new", path))
+		},
+		"released": func(path string, data []byte) ([]byte, error) {
+			data = bytes.Replace(data, []byte(`"released":false`), []byte(`"released":true `), 1)
+			return data, os.WriteFile(path, data, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+			reader := start(t, "member", f.Path)
+			reader.do("shared", "held")
+			reader.kill()
+			data, err := os.ReadFile(f.Path)
+			if err == nil {
+				data, err = change(f.Path, data)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			held, err := f.TryAcquireShared(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now, err := os.ReadFile(f.Path); err != nil || bytes.Equal(now, data) {
+				t.Errorf("%s, %v: joined", now, err)
+			}
+			letGo(t, held)
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestOwnLock_GaveUpOnAnothers: who gave up waiting for the lock of a file, and gets it
+// after all, removes no claim of a living program which that file has become.
+func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
+	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
+		f := queued(t)
+		text := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+		if err := os.WriteFile(f.Path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := lockFile(f.Path, platform.Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := begin(t, f, mode == platform.Shared, func() (*lock.Held, error) {
+			if mode == platform.Shared {
+				return f.AcquireShared(ctx)
+			}
+			return f.Acquire(ctx)
+		})
+		parkedIs(t, 1)
+		cancel()
+		if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
+			t.Fatal(o.err)
+		}
+		if err := theirs.Close(); err != nil {
+			t.Fatal(err)
+		}
+		parkedIs(t, 0)
+		if data, err := os.ReadFile(f.Path); err != nil || string(data) != text {
+			t.Errorf("mode %v: %q, %v", mode, data, err)
+		}
+	}
 }
 
 // TestOwnLock_MarkerIsNamed: with a marker that can't be judged beside a dead claim, those

@@ -56,18 +56,13 @@ func (p *place) leave(f *platform.File, at func(step)) error {
 // gone, or of one who died while claiming.
 func (p *place) clear(f *platform.File, path string, at func(step)) error {
 	var is found
-	stands, err := f.IsAt(path)
-	if err == nil && stands {
-		err = is.read(p, f)
-	}
-	if err != nil || !stands || !p.isReaders(&is) && !(is.content == contentNone && is.info.Marked()) {
+	if err := is.read(p, f); err != nil || !p.isReaders(&is) && !(is.content == contentNone && is.info.Marked()) {
 		return err
 	}
-	// What was read can't be anybody else's by now, but the path can lead elsewhere.
-	if stands, err = f.IsAt(path); err != nil || !stands {
+	if stands, err := f.IsAt(path); err != nil || !stands {
 		return err
 	}
-	err = ignoreAbsent(platform.Remove(path))
+	err := ignoreAbsent(platform.Remove(path))
 	at(stepRemoved)
 	return err
 }
