@@ -11,15 +11,18 @@ import (
 // readers see the old contents or the new, and the new ones outlive a crash of the
 // machine once it has returned:
 //
-//	open(".NAME.tmp", O_CREAT|O_EXCL|O_WRONLY)
-//	write
+//	open(".NAME.tmp", O_CREAT|O_EXCL|O_WRONLY, 0600)
 //	fchown, fchmod    as the old file had them
+//	write
+//	fchmod            where a program's special bits are to be kept
 //	fsync, close
 //	rename(".NAME.tmp", "NAME")
 //	open("."), fsync, close
 //
 // An existing file keeps its mode; and its owner and group, where the system has
-// them and the process may set them. A new one gets 0644 less the umask.
+// them and the process may set them. Where the group can't be kept, another gets no
+// more than everybody has. So at no moment can the new contents be read by who could
+// not read the old. A new file gets 0644 less the umask, from the start.
 //
 // The caller sees to it that nobody else does the same to this file: a temporary
 // file of that name is a dead writer's, and is removed. On error the file has its
@@ -50,31 +53,30 @@ func writeSynced(temp, like string, contents []byte) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	first := fs.FileMode(0o600)
+	if old == nil {
+		first = 0o644
+	}
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, first)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(contents)
-	if err == nil && old != nil {
-		err = keepOwnerAndMode(f, old)
+	var mode fs.FileMode
+	if old != nil {
+		if mode, err = keepOwner(f, old); err == nil {
+			err = f.Chmod(mode.Perm())
+		}
+	}
+	if err == nil {
+		_, err = f.Write(contents)
+	}
+	if err == nil && mode != mode.Perm() {
+		err = f.Chmod(mode) // to write clears the special bits
 	}
 	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-func keepOwnerAndMode(f *os.File, old fs.FileInfo) error {
-	keep := fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
-	kept, err := keepOwner(f, old)
-	if err != nil {
-		return err
-	}
-	if !kept {
-		keep = fs.ModePerm // what was to run as somebody else must not run as us
-	}
-	// Last: to write, and to change the owner, clears bits of the mode.
-	return f.Chmod(old.Mode() & keep)
 }
 
 // SyncFolder makes what was created, renamed and removed in a folder outlive a

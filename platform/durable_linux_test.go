@@ -117,6 +117,26 @@ func TestWriteDurably_OthersFile(t *testing.T) {
 	}
 }
 
+// TestWriteDurably_OthersGroup: where the group can't be kept, ours gets no more than
+// everybody has.
+func TestWriteDurably_OthersGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to give a file to another user")
+	}
+	for old, want := range map[fs.FileMode]fs.FileMode{0o660: 0o600, 0o674: 0o644, 0o606: 0o606} {
+		path := filepath.Join(openFolder(t), "f")
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 65534, 2345), os.Chmod(path, old)); err != nil {
+			t.Fatal(err)
+		}
+		if said := writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}); said != "<nil>" {
+			t.Fatal(said)
+		}
+		if uid, gid, mode := owned(t, path); uid != 65534 || gid != 65534 || mode != want {
+			t.Errorf("%d:%d %v; want 65534:65534 %v", uid, gid, mode, want)
+		}
+	}
+}
+
 // TestWriteDurably_OthersProgram: rights to act as the file's owner are not turned
 // into rights to act as somebody else.
 func TestWriteDurably_OthersProgram(t *testing.T) {
@@ -183,8 +203,8 @@ func TestWriteDurably_CutShort(t *testing.T) {
 }
 
 // TestWriteDurably_SystemCalls compares what the kernel is asked for with what is
-// promised: the contents are on disk before the name is, and the name before the
-// end.
+// promised: nothing is written to a file that others may read than those of the old one;
+// the contents are on disk before the name is, and the name before the end.
 func TestWriteDurably_SystemCalls(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -194,23 +214,42 @@ func TestWriteDurably_SystemCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "f")
-	trace := filepath.Join(t.TempDir(), "trace")
-	cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=openat,write,fsync,rename,renameat,renameat2", exe)
-	cmd.Env = append(os.Environ(), roleVar+"=writer", writerVar+"="+path)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "<nil>") {
-		t.Skipf("strace: %v: %s", err, out)
-	}
-	log, err := os.ReadFile(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest, dir := string(log), filepath.Dir(path)
-	for _, call := range []string{"/.f.tmp\", O_WRONLY|O_CREAT|O_EXCL", "/.f.tmp>, \"xxx", "fsync(", "/.f.tmp>", "rename", "fsync(", "<" + dir + ">"} {
-		_, after, found := strings.Cut(rest, call)
-		if !found {
-			t.Fatalf("%q is missing, or out of order, in\n%s", call, log)
-		}
-		rest = after
+	const created = "/.f.tmp\", O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, "
+	written := []string{"write(", "/.f.tmp>, \"xxx", "fsync(", "/.f.tmp>", "rename", "fsync("}
+	for _, test := range []struct {
+		name  string
+		old   fs.FileMode // of which the file is there; 0: it is not
+		calls []string
+	}{
+		{"new", 0, append([]string{created + "0644)"}, written...)},
+		{"private", 0o600, append([]string{created + "0600)", "fchmod(", "/.f.tmp>, 0600)"}, written...)},
+		{"wider", 0o664, append([]string{created + "0600)", "fchmod(", "/.f.tmp>, 0664)"}, written...)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "f")
+			if test.old != 0 {
+				if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, test.old)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			trace := filepath.Join(t.TempDir(), "trace")
+			cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=openat,write,fchmod,fsync,rename,renameat,renameat2", exe)
+			cmd.Env = append(os.Environ(), roleVar+"=writer", writerVar+"="+path)
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "<nil>") {
+				t.Skipf("strace: %v: %s", err, out)
+			}
+			log, err := os.ReadFile(trace)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest := string(log)
+			for _, call := range append(test.calls, "<"+filepath.Dir(path)+">") {
+				_, after, found := strings.Cut(rest, call)
+				if !found {
+					t.Fatalf("%q is missing, or out of order, in\n%s", call, log)
+				}
+				rest = after
+			}
+		})
 	}
 }

@@ -7,6 +7,6 @@ import (
 	"os"
 )
 
-func keepOwner(*os.File, fs.FileInfo) (bool, error) { return true, nil }
+func keepOwner(_ *os.File, old fs.FileInfo) (fs.FileMode, error) { return old.Mode().Perm(), nil }
 
 func syncFolder(string) error { return nil }

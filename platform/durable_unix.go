@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// keepOwner leaves the file its maker's where that can't be helped; kept is then
-// false.
-func keepOwner(f *os.File, old fs.FileInfo) (kept bool, err error) {
+// keepOwner gives the file to whom the old one belongs, as far as that is permitted,
+// and returns the mode that it is to have.
+func keepOwner(f *os.File, old fs.FileInfo) (fs.FileMode, error) {
 	was := old.Sys().(*syscall.Stat_t)
 	info, err := f.Stat()
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	is := info.Sys().(*syscall.Stat_t)
 	// One by one: who may not give away a file may still set its group.
@@ -28,10 +28,17 @@ func keepOwner(f *os.File, old fs.FileInfo) (kept bool, err error) {
 	}
 	for _, err := range []error{group, owner} {
 		if err != nil && !errors.Is(err, fs.ErrPermission) {
-			return false, err
+			return 0, err
 		}
 	}
-	return group == nil && owner == nil, nil
+	mode := old.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+	if group != nil {
+		mode &^= 0o070 &^ (mode & 0o007 << 3) // ours gets no more than everybody has
+	}
+	if group != nil || owner != nil {
+		mode = mode.Perm() // what was to run as somebody else must not run as us
+	}
+	return mode, nil
 }
 
 func syncFolder(path string) error {
