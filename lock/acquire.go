@@ -43,6 +43,7 @@ type attempt struct {
 	mode     platform.Mode
 	patience patience
 	begun    time.Time
+	nonce    string // of its claims
 
 	// siblingLock is the sibling, open and locked; nil before step 1, in fallback
 	// mode, and for who has overtaken somebody stopped.
@@ -77,7 +78,7 @@ func (f File) attempt(mode platform.Mode, patience patience) (*attempt, error) {
 	if !p.shares() {
 		mode = platform.Exclusive
 	}
-	return &attempt{place: p, mode: mode, patience: patience, begun: time.Now()}, nil
+	return &attempt{place: p, mode: mode, patience: patience, begun: time.Now(), nonce: newNonce()}, nil
 }
 
 // acquire goes through the protocol. When it fails nothing is held, and nothing of ours
@@ -194,9 +195,6 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("lock: %w", err)
 		}
-		if at, err := f.file.IsAt(a.file.Path); err != nil || !at {
-			return nil, cmp.Or(err, errMoved)
-		}
 		if err := f.read(a.place, f.file); err != nil {
 			return nil, pathError("read", a.file.Path, err)
 		}
@@ -265,21 +263,9 @@ func (a *attempt) unsupported() error {
 // lockedByKernel is what to say of a file whose kernel lock somebody has. That may not
 // be who the claim names, who may be gone.
 func (p *place) lockedByKernel(path string, f *found) *ErrLocked {
-	locked := p.locked(path, f, Alive, KernelLockHeld)
-	if f != nil && p.isGone(f) {
-		locked.Info = nil
-	}
+	locked := p.locked(path, nil, Alive, KernelLockHeld)
+	locked.Info, locked.Shared, locked.Processes = p.whoHas(f, nil)
 	return locked
-}
-
-// isGone reports whether the holder that a lock file names, and who is not one of
-// several readers, is known to have ended.
-func (p *place) isGone(f *found) bool {
-	if f.claim == nil || f.claim.Mode == modeShared || p.origin(f.claim) != originHere {
-		return false
-	}
-	l := platform.Probe(f.claim.process())
-	return l == platform.Gone || l == platform.Replaced
 }
 
 func (p *place) locked(path string, f *found, v Verdict, e Evidence) *ErrLocked {

@@ -181,7 +181,7 @@ func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
 		PID:           self.PID,
 		CreatedAt:     a.now().UTC(),
 		Cmd:           a.file.Cmd,
-		Nonce:         newNonce(),
+		Nonce:         a.nonce,
 		Hostname:      host.Name,
 		BootID:        host.BootID,
 		PIDNamespace:  self.PIDNamespace,

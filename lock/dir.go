@@ -77,8 +77,7 @@ func (d Dir) At(key Key) (File, error) {
 var errNoFolder = fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
 
 // List yields the locks below the folder that somebody has, or died holding, and, on
-// Linux, those who wait in the kernel for them: the first of each process. A waiter
-// whose pid the kernel does not tell has no Who.
+// Linux, those who wait in the kernel for them: see Status.Entries.
 func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		// Absolute, as the paths of a Status are; and a link to the folder counts
@@ -94,28 +93,17 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 			if ok && err == nil {
 				status, err = d.judge(ctx, key, status, locks)
 			}
-			if err == nil && (!ok || status.State == StateFree && len(locks.Waiting(siblingID(status.Path))) == 0) {
-				continue
-			}
 			if err != nil {
 				if !yield(Entry{Key: key}, err) {
 					return
 				}
 				continue
 			}
-			e := Entry{Key: key, Granted: true, State: status.State, Evidence: status.Evidence, Who: status.Holder}
-			if status.State != StateFree && !yield(e, nil) {
-				return
+			if !ok {
+				continue
 			}
-			for _, pid := range locks.Waiting(siblingID(status.Path)) {
-				w := Entry{Key: key, State: StateHeld, Evidence: KernelLockHeld}
-				if pid > 0 {
-					w.Who = &LockInfo{PID: pid}
-				}
-				if e.Who != nil {
-					w.BlockedBy = []int{e.Who.PID}
-				}
-				if !yield(w, nil) {
+			for _, e := range status.Entries(key) {
+				if !yield(e, nil) {
 					return
 				}
 			}
@@ -150,11 +138,6 @@ func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.Kernel
 		return s, err
 	}
 	return p.inspect(ctx, locks)
-}
-
-func siblingID(path string) platform.FileID {
-	id, _ := platform.IdentifyFile(path + siblingSuffix) // the zero FileID is no file's
-	return id
 }
 
 // key is the inverse of At; false, and no key, for what is not the path of one.

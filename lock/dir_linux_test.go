@@ -301,8 +301,10 @@ func TestDir_Shared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := wantEntries(t, d, key)[0]; e.Who == nil || e.Who.Mode != "shared" {
-		t.Errorf("listed as %+v of %+v", e, e.Who)
+	for _, e := range wantEntries(t, d, key, key) {
+		if e.Who == nil || e.Who.Mode != "shared" {
+			t.Errorf("listed as %+v of %+v", e, e.Who)
+		}
 	}
 	if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.ErrLocked)) {
 		t.Errorf("a writer beside readers: %v, %v", held, err)

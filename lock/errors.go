@@ -56,6 +56,12 @@ type ErrLocked struct {
 	// Path is the lock file, absolute; the lock's key where there is no file.
 	Path string
 
+	// Shared says that it is readers who have it. Processes is who that is, one for each,
+	// by the kernel's list (Linux), as far as that tells. For an exclusive holder it is
+	// set only if Info is nil.
+	Shared    bool
+	Processes []Process
+
 	// Verdict is Alive or Unknown, and Evidence says why.
 	Verdict  Verdict
 	Evidence Evidence
@@ -83,10 +89,10 @@ func (e *ErrLocked) Error() string {
 	if e.RepoID != "" {
 		fmt.Fprintf(&b, " (repo %q)", e.RepoID)
 	}
-	if e.Info != nil {
-		fmt.Fprintf(&b, " is held by %s", e.Info.describe(e.now))
-	} else {
-		b.WriteString(" is held")
+	b.WriteString(" is held")
+	if who := e.who(); who != "" {
+		b.WriteString(" by ")
+		b.WriteString(who)
 	}
 	fmt.Fprintf(&b, "; %s: %s", e.Verdict, e.Evidence)
 	switch {
@@ -96,10 +102,51 @@ func (e *ErrLocked) Error() string {
 	case e.Cause != nil:
 		fmt.Fprintf(&b, "; gave up after %s: %v", roundForPeople(e.Waited), e.Cause)
 	}
-	if hint := e.Evidence.hint(); hint != "" {
+	hint := e.Evidence.hint()
+	if e.Evidence == KernelLockHeld && (e.Shared || e.Info == nil && len(e.Processes) == 0) {
+		hint = "wait for it"
+	}
+	if hint != "" {
 		fmt.Fprintf(&b, "; %s", hint)
 	}
 	return b.String()
+}
+
+// who names those who have the lock; "" if they are not known.
+func (e *ErrLocked) who() string {
+	switch {
+	case e.Shared && len(e.Processes) > 1:
+		return fmt.Sprintf("%d readers, by the kernel's list: %s", len(e.Processes), pidsOf(e.Processes))
+	case e.Info != nil && e.Shared:
+		return "readers, one of them " + e.Info.describe(e.now)
+	case e.Info != nil:
+		return e.Info.describe(e.now)
+	case len(e.Processes) > 0 && e.Shared:
+		return "a reader, by the kernel's list: " + pidsOf(e.Processes)
+	case len(e.Processes) > 0:
+		return pidsOf(e.Processes) + ", by the kernel's list"
+	case e.Shared:
+		return "readers"
+	}
+	return ""
+}
+
+// maxPIDs is how many processes a message names.
+const maxPIDs = 8
+
+func pidsOf(processes []Process) string {
+	var names []string
+	for _, p := range processes[:min(len(processes), maxPIDs)] {
+		name := fmt.Sprintf("pid %d", p.PID)
+		if p.Cmd != "" {
+			name += fmt.Sprintf(" (%q)", p.Cmd)
+		}
+		names = append(names, name)
+	}
+	if more := len(processes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // UserMessage explains a failed wait to the user of a program: what could not be
@@ -114,9 +161,9 @@ func (e *ErrLocked) UserMessage(prefix string) string {
 		fmt.Fprintf(&b, "Locked: could not acquire lock on %s\n\n", e.Path)
 	}
 	look := "holdfast status " + e.Path
-	if e.Info != nil {
-		fmt.Fprintf(&b, "It is held by %s (%s: %s).\n", e.Info.describe(e.now), e.Verdict, e.Evidence)
-		if e.Verdict == Alive {
+	if who := e.who(); who != "" {
+		fmt.Fprintf(&b, "It is held by %s (%s: %s).\n", who, e.Verdict, e.Evidence)
+		if e.Info != nil && !e.Shared && e.Verdict == Alive {
 			look = fmt.Sprintf("ps -p %d, or: %s", e.Info.PID, look)
 		}
 	} else {
@@ -159,7 +206,9 @@ func (c *LockInfo) describe(now time.Time) string {
 // hint says what a person can do about a lock that this evidence keeps locked.
 func (e Evidence) hint() string {
 	switch e {
-	case KernelLockHeld, SameProcess, BeganBefore, OthersWait:
+	case OthersWait:
+		return "wait for it"
+	case KernelLockHeld, SameProcess, BeganBefore:
 		return "wait for it, or end that process"
 	case NotALockFile:
 		return "move away what is at that path, if it is not in use"

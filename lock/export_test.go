@@ -109,3 +109,12 @@ func (t *Tie) Kept() int {
 	defer t.mu.Unlock()
 	return len(t.contexts)
 }
+
+// InTheWay is what a waiter is told of who is in their way.
+func InTheWay(f File) *ErrLocked {
+	p, err := f.locate()
+	if err != nil {
+		panic(err)
+	}
+	return p.holder()
+}

@@ -29,7 +29,16 @@ type Status struct {
 	Path     string    `json:"path"`
 	State    State     `json:"state"`
 	Evidence Evidence  `json:"evidence"`
-	Holder   *LockInfo `json:"holder,omitempty"` // nil if there is none, or it is unreadable
+	Holder   *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or has left
+
+	// Shared says that it is readers who have the lock. Processes is who that is, one
+	// for each, by the kernel's list (Linux), as far as that tells. For an exclusive
+	// holder it is set only if Holder is nil.
+	Shared    bool      `json:"shared,omitempty"`
+	Processes []Process `json:"processes,omitempty"`
+	// Waiters is who waits for the lock, in the order of the queue: one for each
+	// process, as the kernel tells (Linux). Who looks from time to time is not seen.
+	Waiters []Process `json:"waiters,omitempty"`
 }
 
 // Inspect tells who has the lock, and whether they live, by the same evidence
@@ -53,6 +62,7 @@ func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status
 		last := try == passageTries
 		status, passing, err := p.inspectOnce(ctx, locks, last)
 		if err != nil || !passing || last {
+			status.Waiters = p.waiters(locks)
 			return status, err
 		}
 		time.Sleep(passage)
@@ -70,6 +80,7 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 		// removed, by a hand; or they know no other lock (flock(1)).
 		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && locks.Held(sibling) {
 			s.State, s.Evidence = StateHeld, KernelLockHeld
+			_, _, s.Processes = p.whoHas(nil, &locks)
 			return s, true, nil
 		}
 		s.State, s.Evidence = StateFree, NoLockFile
@@ -88,8 +99,8 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 	case Alive:
 		s.State = StateHeld
 		if evidence == KernelLockHeld {
-			s.Holder = p.lockedByKernel(p.file.Path, f).Info
-			return s, s.Holder == nil, nil
+			s.Holder, s.Shared, s.Processes = p.whoHas(f, &locks)
+			return s, s.Holder == nil && !s.Shared, nil
 		}
 	case Dead:
 		s.State = StateDead

@@ -60,11 +60,48 @@ type Entry struct {
 	// Who is nil when it is not known.
 	Who *LockInfo `json:"who,omitempty"`
 	// Activity is what a database says of the session ("active", "idle"), and
-	// QueryStart since when.
+	// QueryStart since when; of a lock file's waiter, since when it waits.
 	Activity   string    `json:"activity,omitempty"`
 	QueryStart time.Time `json:"query_start,omitzero"`
 	// BlockedBy are the pids of those who are in the way of one who waits.
 	BlockedBy []int `json:"blocked_by,omitempty"`
+}
+
+// Entries are the holders of a lock file, one for each reader, and those who wait for it,
+// one for each process, in the order of the queue. Of a free lock for which nobody waits
+// there are none. Who is nil for those of whom the kernel does not tell the pid.
+func (s Status) Entries(key Key) (all []Entry) {
+	held := Entry{Key: key, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder}
+	switch {
+	case s.State == StateFree:
+	case len(s.Processes) == 0:
+		all = append(all, held)
+	default:
+		for _, p := range s.Processes {
+			e := held
+			if s.Holder == nil || s.Holder.PID != p.PID {
+				e.Who = &LockInfo{PID: p.PID, Cmd: p.Cmd}
+				if s.Shared {
+					e.Who.Mode = modeShared
+				}
+			}
+			all = append(all, e)
+		}
+	}
+	var blockers []int
+	for _, e := range all {
+		if e.Who != nil && e.State != StateDead {
+			blockers = append(blockers, e.Who.PID)
+		}
+	}
+	for _, w := range s.Waiters {
+		e := Entry{Key: key, State: StateHeld, Evidence: KernelLockHeld, QueryStart: w.Since, BlockedBy: blockers}
+		if w.PID > 0 {
+			e.Who = &LockInfo{PID: w.PID, Cmd: w.Cmd}
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 // AcquireWithin acquires a lock with a limit, however short: 0 tries once; a negative

@@ -146,9 +146,7 @@ func (q *queue) forget() {
 }
 
 func (w *wait) leaveTurnstile() {
-	if w.turnstile == turnstileOurs {
-		w.file.LeaveTurnstile()
-	}
+	w.file.LeaveTurnstile() // and it does not wait any more, by its word
 	w.turnstile = turnstileNone
 }
 

@@ -40,8 +40,8 @@ func wantSharedLocked(t *testing.T, f lock.File, evidence lock.Evidence) {
 	if err == nil {
 		t.Fatal("a reader got in: ", held.Release())
 	}
-	if locked := asLocked(t, err); locked.Evidence != evidence || locked.Verdict != lock.Alive || locked.Info == nil {
-		t.Errorf("got %v; want %q, and a holder", locked, evidence)
+	if locked := asLocked(t, err); locked.Evidence != evidence || locked.Verdict != lock.Alive || (locked.Info == nil) != (evidence == lock.OthersWait) {
+		t.Errorf("got %v; want %q, and a holder who is in the way", locked, evidence)
 	}
 }
 

@@ -83,8 +83,7 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		case err == platform.ErrBusy:
 			locked, passing = a.kernelHolder()
 		case err == errQueued:
-			locked, _ = a.kernelHolder()
-			locked.Evidence = OthersWait
+			locked = a.locked(a.file.Path, nil, Alive, OthersWait)
 		case err == errMoved:
 			locked = a.locked(a.file.Path, nil, Unknown, Unproven)
 		case errors.Is(err, platform.ErrLeased):
@@ -161,9 +160,9 @@ func (a *attempt) openSibling() (*platform.File, error) {
 func (p *place) kernelHolder() (locked *ErrLocked, passing bool) {
 	f, err := p.look(p.file.Path)
 	if err != nil {
-		return p.locked(p.file.Path, nil, Alive, KernelLockHeld), true
+		return p.lockedByKernel(p.file.Path, nil), true
 	}
 	defer f.close()
 	locked = p.lockedByKernel(p.file.Path, f)
-	return locked, locked.Info == nil
+	return locked, locked.Info == nil && !locked.Shared
 }

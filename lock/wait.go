@@ -170,6 +170,9 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			}
 		}
 		w.begunToWait()
+		if a.queued() {
+			parked.file.SayWaiting(a.begun)
+		}
 		watch := siblingWatch{waiter: w, parked: parked}
 		came, err := w.await(ctx, atSibling, parked, watch.look)
 		switch {
@@ -270,7 +273,12 @@ func (s *siblingWatch) look() time.Duration {
 	case w.queue.atTurnstile(s.parked):
 		file, err := a.openSibling()
 		if err == nil {
-			if err = file.TryLock(a.mode); err == nil && s.free > 0 {
+			// Readers who have it are in no reader's way, but in that of a writer at the
+			// turnstile, who waits and is not stopped.
+			if err = file.TryLock(platform.Exclusive); err == nil && a.mode == platform.Shared {
+				err = file.TryLock(platform.Shared)
+			}
+			if err == nil && s.free > 0 {
 				w.queue.overtake()
 				s.overtaken, s.file = true, file
 				return 0
@@ -429,8 +437,8 @@ func (w *waiter) begunToWait() {
 			return
 		}
 		locked := a.holder()
-		if locked == nil {
-			return
+		if locked == nil || locked.Info != nil && locked.Info.Nonce == a.nonce {
+			return // the wait is over
 		}
 		locked.Waited = time.Since(a.begun)
 		a.file.OnWait(locked)
@@ -475,10 +483,18 @@ func (p *place) holder() *ErrLocked {
 	if err != nil {
 		return locked
 	}
-	if status.State == StateFree {
+	switch status.State {
+	case StateFree:
+		return nil
+	case StateDead: // and not in the way; perhaps somebody is on the way in
+		if _, _, by := p.whoHas(nil, &locks); len(by) > 0 {
+			locked.Verdict, locked.Evidence, locked.Processes = Alive, KernelLockHeld, by
+			return locked
+		}
 		return nil
 	}
 	locked.Info, locked.Evidence = status.Holder, status.Evidence
+	locked.Shared, locked.Processes = status.Shared, status.Processes
 	if status.State == StateHeld {
 		locked.Verdict = Alive
 	}

@@ -151,6 +151,37 @@ func TestOnWait(t *testing.T) {
 	}
 }
 
+// TestOnWait_NotItself: who has just got the lock is not told that they are in their own
+// way.
+func TestOnWait_NotItself(t *testing.T) {
+	f := queued(t)
+	other := tryHold(t, f)
+	told := make(chan *lock.ErrLocked, 1)
+	f = f.Park(func(step string) {
+		if step == "claim written" {
+			select { // the callback's time has come, unless it has nothing to tell
+			case l := <-told:
+				told <- l
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	// It comes when the claim is there, on any machine that gets there within this time.
+	f.OnWaitAfter = 30 * time.Millisecond
+	f.OnWait = func(l *lock.ErrLocked) { told <- l }
+	came := beginAcquire(t, t.Context(), f)
+	letGo(t, other)
+	held := getHeld(t, came)
+	select {
+	case l := <-told:
+		if l.Info != nil && l.Info.Nonce == held.Info().Nonce {
+			t.Errorf("told of itself: %v", l)
+		}
+	default:
+	}
+	letGo(t, held)
+}
+
 // TestOnWait_NotAfterwards: the callback races the end of the wait, and is never
 // running once Acquire has returned. Whoever does not wait is not called.
 func TestOnWait_NotAfterwards(t *testing.T) {

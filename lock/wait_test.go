@@ -324,6 +324,6 @@ func waitedFor(t *testing.T, f lock.File) {
 		if err != nil {
 			t.Skip("needs the kernel's list of locks: ", err)
 		}
-		return len(locks.Waiting(id)) > 0
+		return len(locks.Waiters(id)) > 0
 	})
 }

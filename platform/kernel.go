@@ -3,6 +3,7 @@ package platform
 import (
 	"errors"
 	"path/filepath"
+	"time"
 )
 
 // A kernel lock is one that the kernel keeps for an open file: flock(2) on Unix,
@@ -108,11 +109,20 @@ func (f *File) TurnstileTaken() (bool, error) {
 	return taken, f.error("turnstile", err)
 }
 
-// LeaveTurnstile lets the next one through; without the turnstile it does nothing.
+// LeaveTurnstile lets the next one through, and takes back what SayWaiting said; without
+// the turnstile, and such a word, it does nothing.
 func (f *File) LeaveTurnstile() {
 	if f.turnstile.Swap(false) {
-		f.unlockByte1() // before the file is closed, for the reason that Close gives
+		f.unlockBytes() // before the file is closed, for the reason that Close gives
 	}
+}
+
+// SayWaiting has the kernel's list of locks say, of whoever waits for this file, since
+// when; until LeaveTurnstile. It is for files that have a turnstile, and does nothing
+// where the system has none.
+func (f *File) SayWaiting(since time.Time) {
+	f.turnstile.Store(true)
+	f.sayWaiting(since)
 }
 
 // HasByteLock reports whether another process has a byte-range lock (fcntl(2), lockf(3))
@@ -126,8 +136,8 @@ func (f *File) HasByteLock() bool {
 // KernelLocks is a snapshot of the kernel's own list of locks, where the system
 // publishes one (Linux, /proc/locks). The zero value knows of none.
 type KernelLocks struct {
-	held    map[FileID][]int
-	waiting map[FileID][]int
+	holders map[FileID][]int
+	waiters func(FileID) []Waiter
 }
 
 // ListKernelLocks reads the kernel's list of flock(2) locks that are held. It
@@ -137,15 +147,29 @@ func ListKernelLocks() (KernelLocks, error) { return listKernelLocks() }
 // Held reports that the file is locked by flock(2). False says little: the list
 // leaves out locks whose owner is not visible in the reader's pid namespace, and
 // on some filesystems (btrfs, overlay) it names files in another way than stat.
-func (l KernelLocks) Held(id FileID) bool { return len(l.held[id]) > 0 }
+func (l KernelLocks) Held(id FileID) bool { return len(l.Holders(id)) > 0 }
 
-// Holders returns the pids of those who have locked the file by flock(2). A lock
-// outlives the process that took it, as long as a child has the open file.
-func (l KernelLocks) Holders(id FileID) []int { return l.held[id] }
+// Holders returns one pid for everyone who has locked the file by flock(2); 0 where the
+// kernel does not say whose lock it is. A lock outlives the process that took it, as long
+// as a child has the open file.
+func (l KernelLocks) Holders(id FileID) []int { return l.holders[id] }
 
-// Waiting returns one pid for everyone who waits, with a thread in the kernel, for a
-// file's lock or its turnstile; 0 where the kernel does not say whose thread it is.
-func (l KernelLocks) Waiting(id FileID) []int { return l.waiting[id] }
+// A Waiter is one that waits, with a thread in the kernel, for a file's lock or its
+// turnstile.
+type Waiter struct {
+	PID   int       // 0 where it is not known
+	Since time.Time // zero where they have not said so (SayWaiting)
+}
+
+// Waiters returns everyone who waits for a file: who is at the lock, in the kernel's
+// order, before those at the turnstile, by their own word.
+// To find the latter it looks, once for each KernelLocks, at all processes.
+func (l KernelLocks) Waiters(id FileID) []Waiter {
+	if l.waiters == nil {
+		return nil
+	}
+	return l.waiters(id)
+}
 
 // HasOnlyLock reports whether a process has locked by flock(2) this file, as Open opens
 // files, and no other. False where the system doesn't tell, or may not.

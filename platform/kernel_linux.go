@@ -6,10 +6,13 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"iter"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,9 +60,9 @@ func (d *descriptor) lockByte1(wait bool) error {
 	return err
 }
 
-// unlockByte1 can't fail in a way that keeps the lock.
-func (d *descriptor) unlockByte1() {
-	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: 1, Len: 1})
+// unlockBytes can't fail in a way that keeps a lock. It unlocks byte 1 and all behind.
+func (d *descriptor) unlockBytes() {
+	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: 1})
 }
 
 // byteLocked: a length of 0 means the whole file.
@@ -73,7 +76,24 @@ func (d *descriptor) byteLock(cmd int, l *unix.Flock_t) error {
 	return again(func() error { return unix.FcntlFlock(uintptr(d.fd), cmd, l) })
 }
 
-// listKernelLocks reads lines of the form
+// sayWaiting locks, for reading, the byte at the offset that is the time in Unix
+// nanoseconds: the list shows that to everybody, it is in nobody's way, and goes when its
+// open file does.
+func (d *descriptor) sayWaiting(since time.Time) {
+	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart, Start: since.UnixNano(), Len: 1})
+}
+
+// earliestWord is the first offset that means a time, and none of a byte.
+const earliestWord = 1 << 60
+
+// waiting is what the list tells of those who wait for one file.
+type waiting struct {
+	pids    []int       // of who waits for its flock(2), 0 if it is not known
+	turning int         // how many wait at the turnstile
+	said    []time.Time // since when those wait who have said so
+}
+
+// A listedLock is one line of the list:
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 fd:00:131090 0 EOF
 //	1: -> FLOCK  ADVISORY  WRITE 1235 fd:00:131090 0 EOF
@@ -81,78 +101,181 @@ func (d *descriptor) byteLock(cmd int, l *unix.Flock_t) error {
 //
 // where the arrow marks a waiter's. A lock of an open file has no pid. Source: proc_pid_locks(5),
 // fs/locks.c lock_get_status.
+type listedLock struct {
+	waits bool
+	kind  string
+	pid   int // 0: it is not known
+	file  FileID
+	start int64
+}
+
+func parseLock(line string) (l listedLock, ok bool) {
+	field := strings.Fields(line)
+	if l.waits = len(field) > 1 && field[1] == "->"; l.waits {
+		field = field[1:]
+	}
+	if len(field) < 7 {
+		return l, false
+	}
+	l.kind = field[1]
+	pid, _ := strconv.Atoi(field[4])
+	l.pid = max(0, pid)
+	major, rest, _ := strings.Cut(field[5], ":") // in hexadecimal, as is the minor number
+	minor, ino, _ := strings.Cut(rest, ":")
+	maj, err1 := strconv.ParseUint(major, 16, 32)
+	min, err2 := strconv.ParseUint(minor, 16, 32)
+	n, err3 := strconv.ParseUint(ino, 10, 64)
+	l.file = FileID{Dev: unix.Mkdev(uint32(maj), uint32(min)), Ino: n}
+	var err4 error
+	l.start, err4 = strconv.ParseInt(field[6], 10, 64)
+	return l, errors.Join(err1, err2, err3, err4) == nil
+}
+
 func listKernelLocks() (KernelLocks, error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
 		return KernelLocks{}, err
 	}
 	defer f.Close()
-	locks := KernelLocks{held: map[FileID][]int{}, waiting: map[FileID][]int{}}
+	holders := map[FileID][]int{}
+	files := map[FileID]*waiting{}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		field := strings.Fields(lines.Text())
-		waits := len(field) > 1 && field[1] == "->"
-		if waits {
-			field = field[1:]
-		}
-		if len(field) < 6 || field[1] != "FLOCK" && !(waits && field[1] == "OFDLCK") {
+		l, ok := parseLock(lines.Text())
+		if !ok || l.kind != "FLOCK" && l.kind != "OFDLCK" {
 			continue
 		}
-		file, err := parseLocked(field[5])
+		if l.kind == "FLOCK" && !l.waits {
+			holders[l.file] = append(holders[l.file], l.pid)
+			continue
+		}
+		of := files[l.file]
+		if of == nil {
+			of = &waiting{}
+			files[l.file] = of
+		}
+		switch {
+		case l.kind == "FLOCK":
+			of.pids = append(of.pids, l.pid)
+		case l.waits:
+			of.turning++
+		case l.start >= earliestWord:
+			of.said = append(of.said, time.Unix(0, l.start))
+		}
+	}
+	who := sync.OnceValue(whoSaid)
+	waiters := func(id FileID) []Waiter {
+		of := files[id]
+		if of == nil || len(of.pids)+of.turning == 0 {
+			return nil
+		}
+		return of.waiters(who()[id])
+	}
+	return KernelLocks{holders: holders, waiters: waiters}, lines.Err()
+}
+
+// whoSaid finds the processes that have said since when they wait, those at the turnstile
+// among them, as far as one may look at them.
+func whoSaid() map[FileID][]Waiter {
+	said := map[FileID][]Waiter{}
+	folders, err := os.ReadDir("/proc")
+	if err != nil {
+		return said
+	}
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(folder.Name())
 		if err != nil {
 			continue
 		}
-		of := locks.held
-		if waits {
-			of = locks.waiting
+		for _, locks := range openFiles(pid) {
+			for _, l := range locks {
+				if l.kind == "OFDLCK" && l.start >= earliestWord {
+					said[l.file] = append(said[l.file], Waiter{PID: pid, Since: time.Unix(0, l.start)})
+				}
+			}
 		}
-		pid, _ := strconv.Atoi(field[4])
-		of[file] = append(of[file], max(0, pid))
 	}
-	return locks, lines.Err()
+	return said
 }
 
-// parseLocked reads major and minor number in hexadecimal, and an inode in decimal.
-func parseLocked(s string) (FileID, error) {
-	major, rest, _ := strings.Cut(s, ":")
-	minor, ino, _ := strings.Cut(rest, ":")
-	maj, err1 := strconv.ParseUint(major, 16, 32)
-	min, err2 := strconv.ParseUint(minor, 16, 32)
-	n, err3 := strconv.ParseUint(ino, 10, 64)
-	return FileID{Dev: unix.Mkdev(uint32(maj), uint32(min)), Ino: n}, errors.Join(err1, err2, err3)
+// waiters puts together what the list says, which has pids only for those at the lock
+// itself, and what those have said who could be found. Some have said when, and may not
+// be looked at.
+func (w *waiting) waiters(found []Waiter) []Waiter {
+	byTime := func(a, b Waiter) int { return a.Since.Compare(b.Since) }
+	found = slices.SortedFunc(slices.Values(found), byTime)
+	var all []Waiter
+	for _, pid := range w.pids {
+		i := slices.IndexFunc(found, func(f Waiter) bool { return f.PID == pid })
+		if i < 0 {
+			all = append(all, Waiter{PID: pid})
+			continue
+		}
+		all = append(all, found[i])
+		found = slices.Delete(found, i, i+1)
+	}
+	behind := found[:min(w.turning, len(found))]
+	for _, since := range w.said {
+		is := func(f Waiter) bool { return f.Since.Equal(since) }
+		if len(behind) < w.turning && !slices.ContainsFunc(all, is) && !slices.ContainsFunc(behind, is) {
+			behind = append(behind, Waiter{Since: since})
+		}
+	}
+	slices.SortFunc(behind, byTime)
+	for len(behind) < w.turning {
+		behind = append(behind, Waiter{})
+	}
+	return append(all, behind...)
 }
 
-// hasOnlyLock goes through /proc/<pid>/fdinfo, where the flags of a descriptor, in octal,
-// and the locks of its open file are told:
+// openFiles yields the flags of each open file of a process, and the locks that it has,
+// as far as one may look:
 //
 //	flags:	02404002
 //	lock:	1: FLOCK  ADVISORY  WRITE 1234 fd:00:131090 0 EOF
 //
 // Source: proc_pid_fdinfo(5), fs/proc/fd.c seq_show, fs/locks.c show_fd_locks.
+func openFiles(pid int) iter.Seq2[uint64, []listedLock] {
+	return func(yield func(uint64, []listedLock) bool) {
+		folder := "/proc/" + strconv.Itoa(pid) + "/fdinfo/"
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			return
+		}
+		for _, entry := range entries {
+			info, err := os.ReadFile(folder + entry.Name())
+			if err != nil {
+				continue // closed since
+			}
+			var flags uint64
+			var locks []listedLock
+			for line := range strings.Lines(string(info)) {
+				if octal, is := strings.CutPrefix(line, "flags:"); is {
+					flags, _ = strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
+				} else if lock, is := strings.CutPrefix(line, "lock:"); is {
+					if l, ok := parseLock(lock); ok {
+						locks = append(locks, l)
+					} else {
+						locks = append(locks, listedLock{kind: "FLOCK"}) // of a file that is not known
+					}
+				}
+			}
+			if !yield(flags, locks) {
+				return
+			}
+		}
+	}
+}
+
 func hasOnlyLock(pid int, id FileID) bool {
 	const ours = unix.O_NOFOLLOW | unix.O_NONBLOCK
-	folder := "/proc/" + strconv.Itoa(pid) + "/fdinfo/"
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return false
-	}
 	found := false
-	for _, entry := range entries {
-		info, err := os.ReadFile(folder + entry.Name())
-		if err != nil {
-			continue // closed since
-		}
-		var flags uint64
-		for line := range strings.Lines(string(info)) {
-			field := strings.Fields(line)
-			if len(field) == 2 && field[0] == "flags:" {
-				flags, _ = strconv.ParseUint(field[1], 8, 64)
-			}
-			if len(field) < 7 || field[0] != "lock:" || field[2] != "FLOCK" {
+	for flags, locks := range openFiles(pid) {
+		for _, l := range locks {
+			if l.kind != "FLOCK" {
 				continue
 			}
-			file, err := parseLocked(field[6])
-			if err != nil || found || file != id || flags&ours != ours {
+			if found || l.file != id || flags&ours != ours {
 				return false
 			}
 			found = true

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -93,7 +94,8 @@ func (d *descriptor) unlock() error {
 func hasTurnstile() bool { return false }
 
 func (d *descriptor) lockByte1(bool) error { return errors.ErrUnsupported }
-func (d *descriptor) unlockByte1()         {}
+func (d *descriptor) unlockBytes()         {}
+func (d *descriptor) sayWaiting(time.Time) {}
 
 func (d *descriptor) byteLocked(_, _ int64) (bool, error) { return false, errors.ErrUnsupported }
 

@@ -73,6 +73,10 @@ func Began(pid int) (time.Time, bool) {
 	return began(pid)
 }
 
+// ProgramOf returns the name of the program that a process runs, without its folder and
+// its arguments, which may hold what is not for others; "" where that can't be seen.
+func ProgramOf(pid int) string { return programOf(pid) }
+
 // AwaitExit probes until the process is gone, ctx is done, or the limit has
 // passed, and returns the last answer. A process that was killed lets go of its
 // files a little before it is gone; one that is on its way out, however long that takes

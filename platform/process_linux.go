@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -205,4 +207,15 @@ func exiting(pid int) bool {
 		}
 	}
 	return true
+}
+
+func programOf(pid int) string {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil || !procIsOurs() {
+		return ""
+	}
+	program, _, _ := strings.Cut(string(line), "\x00")
+	// A program may write what it likes there, its arguments behind its name for one.
+	program, _, _ = strings.Cut(program, " ")
+	return path.Base(program)
 }

@@ -13,3 +13,5 @@ func probe(Process) Liveness { return Uncertain }
 func began(int) (time.Time, bool) { return time.Time{}, false }
 
 func exiting(int) bool { return false }
+
+func programOf(int) string { return "" }

@@ -60,3 +60,5 @@ func began(pid int) (time.Time, bool) {
 }
 
 func exiting(int) bool { return false }
+
+func programOf(int) string { return "" }

@@ -18,6 +18,7 @@ import (
 func (a *app) list(args []string) int {
 	flags := newFlags("list")
 	asJSON := flags.Bool("json", false, "")
+	waiting := flags.Bool("waiting", false, "")
 	dir, code, ok := a.parseOne(flags, args, "DIR")
 	if !ok {
 		return code
@@ -26,7 +27,7 @@ func (a *app) list(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	show, finish := a.table()
+	show, finish := a.table(*waiting)
 	if *asJSON {
 		show, finish = a.jsonLines()
 	}
@@ -71,10 +72,11 @@ func (a *app) jsonLines() (show func(lock.Status) error, finish func(int) error)
 // maxLabel is how much of a holder's label a table shows.
 const maxLabel = 40
 
-// table aligns what it is shown, so that nothing can be seen before the end.
-func (a *app) table() (show func(lock.Status) error, finish func(failed int) error) {
+// table aligns what it is shown, so that nothing can be seen before the end. With waiting,
+// those who wait for a lock follow it.
+func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(failed int) error) {
 	counts := map[lock.State]int{}
-	total := 0
+	total, waiters := 0, 0
 	now := time.Now() // one for all, or equal ages would differ
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	show = func(s lock.Status) error {
@@ -87,15 +89,37 @@ func (a *app) table() (show func(lock.Status) error, finish func(failed int) err
 		if h := s.Holder; h != nil {
 			pid, age = strconv.Itoa(h.PID), ago(now.Sub(h.CreatedAt))
 			host, label = cell(h.Hostname), cell(h.Cmd)
+		} else if len(s.Processes) > 0 {
+			pid, label = strconv.Itoa(s.Processes[0].PID), cell(s.Processes[0].Cmd)
+		}
+		if more := len(s.Processes) - 1; more > 0 {
+			pid += fmt.Sprintf(" +%d", more)
 		}
 		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			s.State, pid, host, age, label, visible(string(s.Evidence)), visible(s.Path))
+		if !waiting {
+			return err
+		}
+		for _, p := range s.Waiters {
+			waiters++
+			pid, age := "-", "-"
+			if p.PID > 0 {
+				pid = strconv.Itoa(p.PID)
+			}
+			if !p.Since.IsZero() {
+				age = ago(now.Sub(p.Since))
+			}
+			_, err = fmt.Fprintf(w, "waiting\t%s\t-\t%s\t%s\t-\t%s\n", pid, age, cell(p.Cmd), visible(s.Path))
+		}
 		return err
 	}
 	finish = func(failed int) error {
 		noun := map[bool]string{true: "lock", false: "locks"}[total == 1]
 		fmt.Fprintf(w, "%d %s: %d held, %d free, %d dead, %d unknown", total, noun,
 			counts[lock.StateHeld], counts[lock.StateFree], counts[lock.StateDead], counts[lock.StateUnknown])
+		if waiting {
+			fmt.Fprintf(w, "; %d waiting", waiters)
+		}
 		if failed > 0 {
 			fmt.Fprintf(w, "; %d not read", failed)
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/monitor"
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // farewell is how long requests that are being answered may take to end.
@@ -149,7 +148,6 @@ type lockFiles struct{ dir string }
 // them.
 func (f lockFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
-		kernel, _ := platform.ListKernelLocks() // without it, nobody is seen to wait
 		for status, err := range lock.List(ctx, f.dir) {
 			if err != nil {
 				if !yield(lock.Entry{}, err) {
@@ -157,7 +155,7 @@ func (f lockFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 				}
 				continue
 			}
-			for _, e := range entries(f.key(status.Path), status, kernel) {
+			for _, e := range status.Entries(f.key(status.Path)) {
 				if !yield(e, nil) {
 					return
 				}
@@ -172,26 +170,4 @@ func (f lockFiles) key(path string) lock.Key {
 		space = filepath.Dir(path)
 	}
 	return lock.Key{Space: filepath.ToSlash(space), Name: filepath.Base(path)}
-}
-
-// entries are who has a lock, and who waits for it.
-func entries(key lock.Key, s lock.Status, kernel platform.KernelLocks) (all []lock.Entry) {
-	if s.State != lock.StateFree {
-		all = append(all, lock.Entry{Key: key, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder})
-	}
-	sibling, err := platform.IdentifyFile(s.Path + ".flock")
-	if err != nil {
-		return all // nobody can wait for what is not there
-	}
-	for _, pid := range kernel.Waiting(sibling) {
-		w := lock.Entry{Key: key, State: lock.StateHeld, Evidence: lock.KernelLockHeld}
-		if pid > 0 {
-			w.Who = &lock.LockInfo{PID: pid}
-		}
-		if s.Holder != nil {
-			w.BlockedBy = []int{s.Holder.PID}
-		}
-		all = append(all, w)
-	}
-	return all
 }

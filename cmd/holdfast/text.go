@@ -102,8 +102,15 @@ func who(h *lock.LockInfo) string {
 func describe(w io.Writer, s lock.Status) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 	if s.State != lock.StateFree {
-		line("holder", who(s.Holder))
-		if s.Holder != nil {
+		switch {
+		case s.Shared && len(s.Processes) > 0:
+			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), processes(s.Processes)))
+		case s.Holder == nil && len(s.Processes) > 0:
+			line("holder", processes(s.Processes)+", by the kernel's list")
+		default:
+			line("holder", who(s.Holder))
+		}
+		if s.Holder != nil && len(s.Processes) <= 1 {
 			since := s.Holder.CreatedAt
 			line("since", fmt.Sprintf("%s (%s)", since.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(since))))
 		}
@@ -115,6 +122,34 @@ func describe(w io.Writer, s lock.Status) {
 	for i, text := range advice(s) {
 		line([]string{"next", ""}[min(i, 1)], text)
 	}
+	if len(s.Waiters) > 0 {
+		line("waiting", fmt.Sprintf("%d: %s", len(s.Waiters), processes(s.Waiters)))
+	}
+}
+
+// maxNamed is how many processes a line names.
+const maxNamed = 10
+
+// processes names those who have a lock, or wait for it, and for how long they have.
+func processes(all []lock.Process) string {
+	var names []string
+	for _, p := range all[:min(len(all), maxNamed)] {
+		name := "pid not known"
+		if p.PID > 0 {
+			name = "pid " + strconv.Itoa(p.PID)
+		}
+		if p.Cmd != "" {
+			name += " (" + visible(p.Cmd) + ")"
+		}
+		if !p.Since.IsZero() {
+			name += " for " + ago(time.Since(p.Since))
+		}
+		names = append(names, name)
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // advice says what a person can do about a lock.
@@ -124,10 +159,20 @@ func advice(s lock.Status) []string {
 		return nil
 	case s.State == lock.StateDead:
 		return []string{"nothing needs to be done: whoever acquires the lock next takes it over"}
+	case s.Evidence == lock.BeingReclaimed:
+		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
+	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:
+		return []string{"wait for them: the lock is free when the last reader has left"}
+	case s.State == lock.StateHeld && s.Holder == nil && len(s.Processes) == 0:
+		return []string{"wait for it: the lock is free the moment its holder is gone"}
 	case s.State == lock.StateHeld:
 		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
 	case s.Evidence == lock.NotALockFile:
 		return []string{"what lies at that path is not holdfast's to remove; if nothing uses it, move it away"}
+	case s.Evidence == lock.NotPermitted:
+		return []string{"ask who owns the file, or root"}
+	case s.Evidence == lock.Leased:
+		return []string{"wait for the process that has the lease, or end it"}
 	}
 	if force := forceCommand(s); force != "" {
 		return []string{"if you know that this holder is gone:", "  " + force}
@@ -155,5 +200,5 @@ func refusal(e *lock.ErrLocked) lock.Status {
 	if e.Verdict == lock.Alive {
 		state = lock.StateHeld
 	}
-	return lock.Status{Path: e.Path, State: state, Evidence: e.Evidence, Holder: e.Info}
+	return lock.Status{Path: e.Path, State: state, Evidence: e.Evidence, Holder: e.Info, Shared: e.Shared, Processes: e.Processes}
 }
