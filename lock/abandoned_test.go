@@ -64,6 +64,14 @@ func TestAbandoned_Recovered(t *testing.T) {
 		defer open.Close()
 		recovered(t, f)
 	})
+	t.Run("of a clock that was set back since", func(t *testing.T) {
+		f, marker := deadAndMarked(t, "")
+		future := time.Now().Add(1000 * time.Hour)
+		if err := os.Chtimes(marker, future, future); err != nil {
+			t.Fatal(err)
+		}
+		recovered(t, f)
+	})
 	t.Run("read-only", func(t *testing.T) {
 		f, marker := deadAndMarked(t, "")
 		if err := os.Chmod(marker, 0o444); err != nil {

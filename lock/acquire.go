@@ -130,7 +130,7 @@ func (a *attempt) acquire(ctx context.Context) (held *Held, err error) {
 // takeSibling is step 1: a place in the queue. It may be called again.
 func (a *attempt) takeSibling(ctx context.Context) error {
 	if a.file.noKernelLock {
-		a.fallback = true
+		a.fallBack()
 		return nil
 	}
 	if a.siblingLock != nil {
@@ -144,12 +144,15 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 	}
 	for round := 1; ; round++ {
 		f, err := a.patience.lockSibling(ctx, a)
+		if err != nil && f != nil {
+			_ = f.Close() // it has no lock
+		}
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			if a.file.RequireKernelLock {
 				return a.unsupported()
 			}
-			a.fallback = true
+			a.fallBack()
 			return nil
 		case err != nil:
 			return err
@@ -174,6 +177,9 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 	}
 }
 
+// fallBack goes on without kernel locks, where shared means exclusive.
+func (a *attempt) fallBack() { a.fallback, a.mode = true, platform.Exclusive }
+
 // takeOver is step 3: what to do with the lock file that is there. It returns our claim
 // if the lock is ours now, as one more reader's; neither that nor an error if the file
 // was a dead holder's, and is removed; errMoved if it is worth another look at once; and
@@ -190,10 +196,12 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 	defer func() { err = also(err, f.close()) }()
 	if a.mode == platform.Shared && f.file != nil {
 		// It can't be joined, so it is to be judged, and for that we must be alone.
-		if err := f.file.TryLock(platform.Exclusive); err == platform.ErrBusy {
-			return nil, errMoved
-		} else if err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
+		f.file, err = a.patience.lockOwn(ctx, a, f.file, a.file.Path, platform.Exclusive)
+		if err == platform.ErrBusy {
+			err = a.lockedByKernel(a.file.Path, f)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if err := f.read(a.place, f.file); err != nil {
 			return nil, pathError("read", a.file.Path, err)
@@ -228,8 +236,12 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	}
 	locked := a.lockedByKernel(path, f)
 	file, err := a.patience.lockOwn(ctx, a, f.file, path, mode)
-	if err == platform.ErrBusy {
+	switch {
+	case err == platform.ErrBusy:
 		err = locked
+	case errors.Is(err, errors.ErrUnsupported) && file != nil: // who breaks a lock has not asked the sibling
+		a.fallBack()
+		return f, nil
 	}
 	if err != nil {
 		return nil, also(err, file.Close())

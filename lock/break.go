@@ -31,9 +31,9 @@ func (f File) Break(ctx context.Context) (Status, error) {
 // live, provided that its claim has this nonce: the caller has seen this very claim, and
 // answers for its holder. It returns what it found.
 //
-// When the claim is another one, or somebody has the kernel lock of the file, the error is
-// an *ErrLocked and nothing is changed: whoever has that lock lives, and to end them is the
-// way to have it free.
+// When the claim is another one, or its holder is proven alive, by the kernel lock of the
+// file or by their process, the error is an *ErrLocked and nothing is changed: to end that
+// process is the way to have the lock free.
 //
 // A holder that lives after all learns of it at Release (ErrLost).
 func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
@@ -53,6 +53,8 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	}
 	if nonce == "" || there.claim == nil || there.claim.Nonce != nonce {
 		err = a.locked(a.file.Path, there, Unknown, OtherNonce)
+	} else if verdict, evidence := a.judge(ctx, there, a.kernelFact(there)); verdict == Alive {
+		err = a.locked(a.file.Path, there, verdict, evidence)
 	} else if err = a.remove(ctx, a.file.Path, there, stepReread); err == errMoved {
 		err = a.locked(a.file.Path, nil, Unknown, OtherNonce)
 	}

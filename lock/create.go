@@ -37,7 +37,7 @@ var (
 // error matches fs.ErrExist when something is there, and is errMoved when it is worth
 // another look. When it fails, nothing of ours is left.
 func (a *attempt) create(ctx context.Context, path string, mode platform.Mode, at steps) (*ownFile, error) {
-	if platform.KeepsMarks && a.fsys.Trusted && !a.fallback {
+	if a.marks() && !a.fallback {
 		return a.createInPlace(ctx, path, true, mode, at)
 	}
 	return a.createAside(ctx, path, mode, at)
@@ -58,21 +58,19 @@ func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mod
 		// Rule A. Who may have its lock is only looking, or taking it for a dead
 		// one's, and then rule B keeps us from using it.
 		if f, err = a.patience.lockOwn(ctx, a, f, path, mode); err == platform.ErrBusy {
-			a.abandon(f, path)
-			return nil, a.locked(a.file.Path, nil, Alive, KernelLockHeld)
-		} else if err != nil {
-			return nil, also(err, f.Close())
+			err = a.locked(a.file.Path, nil, Alive, KernelLockHeld)
+		}
+		if err != nil {
+			abandon(f, path)
+			return nil, err
 		}
 		a.at(at.locked)
 	}
-	// Rule B. It had no other name, and whoever removes one by the protocol removes it for
-	// good; so it is at its path if it has any.
-	info, err := f.Stat()
-	if err == nil && info.Links == 0 {
-		err = errMoved
-	}
-	if err != nil {
-		return nil, also(err, f.Close())
+	if there, err := f.IsAt(path); err != nil { // rule B
+		abandon(f, path)
+		return nil, pathError("check", path, err)
+	} else if !there {
+		return nil, also(errMoved, f.Close())
 	}
 	a.at(at.checked)
 	own, err := a.writeClaim(f, path, mode)
@@ -102,12 +100,16 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 			err = errMoved // who has it takes it for a leftover
 		}
 		if err != nil {
-			return nil, also(err, f.Close())
+			abandon(f, aside)
+			return nil, err
 		}
 		a.at(at.locked)
 	}
-	if _, err := f.Stat(); err != nil {
-		return nil, also(err, f.Close())
+	if there, err := f.IsAt(aside); err != nil {
+		abandon(f, aside)
+		return nil, pathError("check", aside, err)
+	} else if !there {
+		return nil, also(errMoved, f.Close())
 	}
 	own, err := a.writeClaim(f, aside, mode)
 	if err != nil {
@@ -233,7 +235,7 @@ func (o *ownFile) isOurs() error {
 		return ErrLost
 	case err != nil:
 		return pathError("check", o.path, err)
-	case id != o.file.ID():
+	case id != o.file.ID(), info.Links == 0:
 		return ErrLost
 	case o.data == nil, info.Size == int64(len(o.data)) && !info.Modified.After(o.written):
 		return nil
@@ -255,11 +257,11 @@ func (o *ownFile) sayReleased() error {
 	if o.saysReleased == 0 {
 		return nil // the kernel lock says it all
 	}
-	if still, err := o.file.Holds(o.data); err == nil && !still {
-		return nil // it is not our claim any more
+	still, err := o.file.Holds(o.data)
+	if err == nil && still {
+		err = o.file.WriteAt([]byte(isReleased), o.saysReleased)
 	}
-	err := o.file.WriteAt([]byte(isReleased), o.saysReleased)
-	if err != nil && platform.KeepsMarks && o.claim.KernelLock != "" {
+	if (err != nil || !still) && platform.KeepsMarks && o.claim.KernelLock != "" {
 		if o.file.Unmark() == nil {
 			return nil
 		}

@@ -38,6 +38,9 @@ var (
 	ErrLost = errors.New("lock lost: it is no longer ours")
 )
 
+// errReleased is the error of what needs a lock that the caller has let go of.
+var errReleased = errors.New("the lock was released")
+
 // What the steps of an acquisition tell each other; compared as they are.
 var (
 	// errMoved says that a path leads elsewhere by now, so that all must look again.

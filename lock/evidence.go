@@ -91,14 +91,14 @@ type facts struct {
 	nuls   bool // nothing but NULs, and at least one
 
 	// Of a claim:
-	released   bool
-	origin     originFact
-	process    platform.Liveness // meaningful if originHere
-	began      bool              // ... and whoever has its pid now began before it was made
-	underLock  bool              // made under a kernel lock that its maker trusted
-	sameDevice bool              // ... on the filesystem where we look at it
-	copied     bool              // ... and it lies in another file than it was written to
-	shared     bool              // by the first of several readers
+	released  bool
+	origin    originFact
+	process   platform.Liveness // meaningful if originHere
+	began     bool              // ... and whoever has its pid now began before it was made
+	underLock bool              // made under a kernel lock that its maker trusted
+	sameKind  bool              // ... on a filesystem of the kind that we see it on
+	copied    bool              // ... and it lies in another file than it was written to
+	shared    bool              // by the first of several readers
 
 	age        time.Duration
 	staleAfter time.Duration // negative: age proves nothing
@@ -110,7 +110,7 @@ func judge(f facts) (Verdict, Evidence) {
 	whole := f.content == contentClaim
 	here := whole && f.origin == originHere
 	proof := f.kernel == kernelFree && f.trusted
-	own := proof && whole && f.underLock && f.sameDevice
+	own := proof && whole && f.underLock && f.sameKind
 
 	switch {
 	// Whoever holds the kernel lock lives.

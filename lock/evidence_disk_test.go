@@ -34,7 +34,8 @@ func TestEvidence_OnDisk(t *testing.T) {
 	muchLater := func() time.Time { return time.Now().Add(1000 * time.Hour) }
 
 	// claim puts one that says nothing of a kernel lock, unless change has it say "own",
-	// for the very file that it is in, or "copy", for one that was beside it.
+	// for the very file that it is in, "copy", for one that was beside it, or "moved", for
+	// itself where it lay before.
 	claim := func(base lock.LockInfo, change func(*lock.LockInfo)) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			c := base
@@ -42,7 +43,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			if change != nil {
 				change(&c)
 			}
-			if c.KernelLock == "own" || c.KernelLock == "copy" {
+			if c.KernelLock == "own" || c.KernelLock == "copy" || c.KernelLock == "moved" {
 				putFile(t, path, nil, time.Time{})
 				id, err := platform.IdentifyFile(path)
 				if err != nil {
@@ -50,6 +51,9 @@ func TestEvidence_OnDisk(t *testing.T) {
 				}
 				if c.KernelLock == "copy" {
 					id.Ino++
+				}
+				if c.KernelLock == "moved" {
+					id.Dev++
 				}
 				c.KernelLock = fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino)
 			}
@@ -122,16 +126,19 @@ func TestEvidence_OnDisk(t *testing.T) {
 		{"elsewhere, of one who never ages", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, -1 }), lock.StateUnknown, lock.ForeignHost},
 		{"elsewhere, its span over, but age never counts", lock.File{StaleAfter: never}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1 }), lock.StateUnknown, lock.ForeignHost},
 		{"ours, without boot and namespace", lock.File{StaleAfter: never}, claim(nobody, func(c *lock.LockInfo) { c.Nonce = "X" }), lock.StateUnknown, lock.ForeignHost},
-		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID, c.KernelLock = "another", "ext4:1:2" }), lock.StateDead, lock.MachineRestarted},
+		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID, c.KernelLock = "another", "other:1:2" }), lock.StateDead, lock.MachineRestarted},
 		{"another machine of this name, maker did not trust", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.ForeignHost},
 		{"foreign host", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.BootID, c.Hostname = "another", "elsewhere" }), lock.StateUnknown, lock.ForeignHost},
 		{"foreign host, without a boot id", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateUnknown, lock.ForeignHost},
 		{"foreign host, aged", lock.File{}, claim(self, func(c *lock.LockInfo) { c.BootID, c.Hostname, c.CreatedAt = "another", "elsewhere", old }), lock.StateDead, lock.Aged},
 		{"foreign host, its kernel lock free", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.PIDNamespace, c.KernelLock = "elsewhere", 1, "own" }), lock.StateDead, lock.KernelLockFree},
+		{"foreign host, its kernel lock free, the volume attached here since", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.BootID, c.KernelLock = "elsewhere", "another", "moved" }), lock.StateDead, lock.KernelLockFree},
+		{"foreign host, renewed within that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(1900 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateUnknown, lock.ForeignHost},
+		{"foreign host, renewed before that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(2100 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateDead, lock.Aged},
 		{"this boot under another host name is here", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateHeld, lock.SameProcess},
 		{"foreign pid namespace", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace = 1 }), lock.StateUnknown, lock.ForeignNamespace},
 		{"foreign pid namespace, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.CreatedAt = 1, old }), lock.StateDead, lock.Aged},
-		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "ext4:1:2", old }), lock.StateUnknown, lock.ForeignNamespace},
+		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "other:1:2", old }), lock.StateUnknown, lock.ForeignNamespace},
 		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, marked), lock.StateDead, lock.Incomplete},
 		{"incomplete, empty", lock.File{StaleAfter: never}, content("", time.Time{}, marked), lock.StateDead, lock.Incomplete},
 		{"marked, and not ours", lock.File{StaleAfter: never}, content("a letter", time.Time{}, marked), lock.StateUnknown, lock.Unreadable},
@@ -142,10 +149,17 @@ func TestEvidence_OnDisk(t *testing.T) {
 		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, plain), lock.StateUnknown, lock.NotALockFile},
 		{"empty", lock.File{}, content("", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
 		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, plain), lock.StateUnknown, lock.Unreadable},
-		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), lock.StateDead, lock.PowerLost},
+		{"NULs, just written", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
+		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", longAgo, plain), lock.StateDead, lock.PowerLost},
 		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, plain), lock.StateDead, lock.Aged},
 		{"claims of fallback mode are judged alike", lock.File{}.WithoutKernelLock(), claim(self, nil), lock.StateHeld, lock.SameProcess},
 		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), lock.StateDead, lock.PIDReused},
+		{"fallback, the mark taken away by a hand", lock.File{}.WithoutKernelLock(), func(t *testing.T, path string) {
+			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
+			if err := os.Chmod(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, lock.StateHeld, lock.SameProcess},
 		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.ForeignHost},
 		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), lock.StateUnknown, lock.Unreadable},
 		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, plain), lock.StateUnknown, lock.Unreadable},

@@ -18,11 +18,11 @@ func TestLadder(t *testing.T) {
 	// A claim of ours, made under its own kernel lock, which is free now.
 	own := lock.Facts{
 		Kernel: lock.KernelFree, Trusted: true, Content: lock.ContentClaim, Marked: true, Origin: lock.HereOrigin,
-		Process: platform.Uncertain, UnderLock: true, SameDevice: true, Age: hour, StaleAfter: 2 * hour,
+		Process: platform.Uncertain, UnderLock: true, SameKind: true, Age: hour, StaleAfter: 2 * hour,
 	}
 	// One that proves nothing but what the row adds.
 	bare := own
-	bare.Marked, bare.UnderLock, bare.SameDevice = false, false, false
+	bare.Marked, bare.UnderLock, bare.SameKind = false, false, false
 	// What is no claim.
 	none := lock.Facts{Kernel: lock.KernelFree, Trusted: true, Content: lock.ContentNone, Age: hour, StaleAfter: 2 * hour}
 
@@ -63,7 +63,7 @@ func TestLadder(t *testing.T) {
 		{"1 not trusted", bare, func(f *lock.Facts) { f.Process, f.Trusted = platform.Alive, false }, lock.Alive, lock.SameProcess},
 		{"1 not for a copy", own, func(f *lock.Facts) { f.Process, f.Copied = platform.Alive, true }, lock.Dead, lock.KernelLockFree},
 		{"1 not for a copy from another filesystem", own, func(f *lock.Facts) {
-			f.Process, f.Copied, f.SameDevice = platform.Alive, true, false
+			f.Process, f.Copied, f.SameKind = platform.Alive, true, false
 		}, lock.Unknown, lock.Unproven},
 		{"1 not for a foreign namespace", bare, func(f *lock.Facts) {
 			f.Process, f.Origin = platform.Alive, lock.ForeignNamespaceOrigin
@@ -72,14 +72,14 @@ func TestLadder(t *testing.T) {
 			f.Process, f.Origin = platform.Alive, lock.ForeignHostOrigin
 		}, lock.Unknown, lock.ForeignHost},
 		{"1 not for an earlier boot", own, func(f *lock.Facts) {
-			f.Process, f.Origin, f.SameDevice = platform.Alive, lock.EarlierBootOrigin, false
+			f.Process, f.Origin, f.SameKind = platform.Alive, lock.EarlierBootOrigin, false
 		}, lock.Dead, lock.MachineRestarted},
 		{"1 not when only the pid exists", bare, func(f *lock.Facts) { f.Process = platform.Exists }, lock.Unknown, lock.PIDExists},
 		{"1 not for readers whose first one lives on", own, func(f *lock.Facts) {
 			f.Process, f.Shared = platform.Alive, true
 		}, lock.Dead, lock.KernelLockFree},
 		{"1 for readers seen through another filesystem", own, func(f *lock.Facts) {
-			f.Process, f.Shared, f.SameDevice = platform.Alive, true, false
+			f.Process, f.Shared, f.SameKind = platform.Alive, true, false
 		}, lock.Alive, lock.SameProcess},
 		{"1 for readers where not trusted", own, func(f *lock.Facts) {
 			f.Process, f.Shared, f.Trusted = platform.Alive, true, false
@@ -110,7 +110,7 @@ func TestLadder(t *testing.T) {
 		{"2 from a foreign host", own, func(f *lock.Facts) { f.Origin = lock.ForeignHostOrigin }, lock.Dead, lock.KernelLockFree},
 		{"2 from a foreign namespace", own, func(f *lock.Facts) { f.Origin = lock.ForeignNamespaceOrigin }, lock.Dead, lock.KernelLockFree},
 		{"2 a copy", own, func(f *lock.Facts) { f.Copied = true }, lock.Dead, lock.KernelLockFree},
-		{"2 not on another filesystem", own, func(f *lock.Facts) { f.SameDevice = false }, lock.Unknown, lock.Unproven},
+		{"2 not on another filesystem", own, func(f *lock.Facts) { f.SameKind = false }, lock.Unknown, lock.Unproven},
 		{"2 not what its maker did not trust", own, func(f *lock.Facts) { f.UnderLock = false }, lock.Unknown, lock.Unproven},
 		{"2 not where not trusted", own, func(f *lock.Facts) { f.Trusted = false }, lock.Unknown, lock.Unproven},
 		{"2 where not trusted takes 4", own, func(f *lock.Facts) { f.Trusted, f.Process = false, platform.Gone }, lock.Dead, lock.ProcessGone},
@@ -148,13 +148,13 @@ func TestLadder(t *testing.T) {
 			f.Process, f.Shared, f.Kernel = platform.Replaced, true, lock.KernelUnknown
 		}, lock.Unknown, lock.Unproven},
 		{"4 for readers whose file nobody has locked", own, func(f *lock.Facts) {
-			f.Process, f.Shared, f.SameDevice = platform.Gone, true, false
+			f.Process, f.Shared, f.SameKind = platform.Gone, true, false
 		}, lock.Dead, lock.ProcessGone},
 
 		// 5. The machine restarted, or lost its power.
-		{"5 earlier boot", own, func(f *lock.Facts) { f.Origin, f.SameDevice = lock.EarlierBootOrigin, false }, lock.Dead, lock.MachineRestarted},
+		{"5 earlier boot", own, func(f *lock.Facts) { f.Origin, f.SameKind = lock.EarlierBootOrigin, false }, lock.Dead, lock.MachineRestarted},
 		{"5 though age never counts", own, func(f *lock.Facts) {
-			f.Origin, f.SameDevice, f.StaleAfter = lock.EarlierBootOrigin, false, -1
+			f.Origin, f.SameKind, f.StaleAfter = lock.EarlierBootOrigin, false, -1
 		}, lock.Dead, lock.MachineRestarted},
 		{"5 not where not trusted", own, func(f *lock.Facts) { f.Origin, f.Trusted = lock.EarlierBootOrigin, false }, lock.Unknown, lock.ForeignHost},
 		{"5 not what its maker did not trust", bare, func(f *lock.Facts) { f.Origin = lock.EarlierBootOrigin }, lock.Unknown, lock.ForeignHost},
@@ -187,7 +187,7 @@ func TestLadder(t *testing.T) {
 		}, lock.Unknown, lock.ForeignHost},
 		{"6 never, no claim", none, func(f *lock.Facts) { f.Age, f.StaleAfter = 1000*hour, -1 }, lock.Unknown, lock.Unreadable},
 		{"6 never who does not renew: on another filesystem", own, func(f *lock.Facts) {
-			f.Age, f.SameDevice = 1000*hour, false
+			f.Age, f.SameKind = 1000*hour, false
 		}, lock.Unknown, lock.Unproven},
 		{"6 never who does not renew: where we don't trust", own, func(f *lock.Facts) {
 			f.Age, f.Trusted, f.Origin = 1000*hour, false, lock.ForeignHostOrigin
@@ -283,7 +283,7 @@ func TestLadder_Invariants(t *testing.T) {
 		whole := f.Content == lock.ContentClaim
 		here := whole && f.Origin == lock.HereOrigin
 		proof := f.Kernel == lock.KernelFree && f.Trusted
-		own := proof && whole && f.UnderLock && f.SameDevice
+		own := proof && whole && f.UnderLock && f.SameKind
 		dead := v == lock.Dead
 		if verdictOf[e] != v {
 			broken("evidence does not belong to its verdict")
@@ -351,7 +351,7 @@ func TestLadder_Invariants(t *testing.T) {
 		// What a file does not say can't matter.
 		if !whole {
 			silent := f
-			silent.Origin, silent.Process, silent.UnderLock, silent.SameDevice = lock.HereOrigin, platform.Alive, true, true
+			silent.Origin, silent.Process, silent.UnderLock, silent.SameKind = lock.HereOrigin, platform.Alive, true, true
 			silent.Shared, silent.Released, silent.Began, silent.Copied = false, true, true, false
 			if w, _ := lock.Judge(silent); w != v {
 				broken("judged by what a file without a claim says")

@@ -19,7 +19,7 @@ type Facts struct {
 	Released   bool
 	Began      bool
 	UnderLock  bool
-	SameDevice bool
+	SameKind   bool
 	Copied     bool
 	Shared     bool
 	Age        time.Duration
@@ -60,7 +60,7 @@ func Judge(f Facts) (Verdict, Evidence) {
 	return judge(facts{
 		kernel: f.Kernel, trusted: f.Trusted, content: f.Content, origin: f.Origin, process: f.Process,
 		marked: f.Marked, nuls: f.NULs, released: f.Released, began: f.Began, underLock: f.UnderLock,
-		sameDevice: f.SameDevice, copied: f.Copied, shared: f.Shared,
+		sameKind: f.SameKind, copied: f.Copied, shared: f.Shared,
 		age: f.Age, staleAfter: f.StaleAfter,
 	})
 }

@@ -26,8 +26,8 @@ const (
 // It is max(previous + 1, Unix nanoseconds), kept in the sibling: a lost sibling,
 // or a clock set back, does not rewind it (both together may). One Held always
 // gives the same number. On error no number has been given, and asking again is
-// allowed; after Release the error matches ErrLost unless it was asked for before.
-// A shared lock has no fence (errors.ErrUnsupported).
+// allowed. After Release there is none, unless it was asked for before; who has lost the
+// lock gets ErrLost. A shared lock has no fence (errors.ErrUnsupported).
 func (h *Held) Fence() (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +38,18 @@ func (h *Held) Fence() (int64, error) {
 	if a.mode == platform.Shared {
 		return 0, pathError("fence", a.file.Path, fmt.Errorf("readers have none: %w", errors.ErrUnsupported))
 	}
-	if h.over || h.isLost {
+	switch {
+	case h.isLost:
 		return 0, pathError("fence", a.file.Path, ErrLost)
+	case h.left:
+		return 0, pathError("fence", a.file.Path, errReleased)
+	}
+	// Whoever was robbed must not get a greater number than who has the lock now.
+	if err := h.own.isOurs(); errors.Is(err, ErrLost) {
+		h.lose()
+		return 0, pathError("fence", a.file.Path, err)
+	} else if err != nil {
+		return 0, err
 	}
 	// Only the holder comes here, so reading and raising is one step to others.
 	f, err := platform.Open(a.sibling, os.O_RDWR|os.O_CREATE)

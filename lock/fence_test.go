@@ -170,7 +170,23 @@ func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	held := tryHold(t, lock.File{Path: path})
 	letGo(t, held)
-	if fence, err := held.Fence(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("fence after Release is %d, %v; want ErrLost", fence, err)
+	if fence, err := held.Fence(); err == nil || errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), "was released") {
+		t.Errorf("fence after Release is %d, %v; want an error that says so", fence, err)
+	}
+	// Nor a greater one than the holder's for who was robbed of it, and has not noticed.
+	robbed := tryHold(t, lock.File{Path: path})
+	if err := errors.Join(os.Remove(path), os.Remove(path+".flock")); err != nil {
+		t.Fatal(err)
+	}
+	held = tryHold(t, lock.File{Path: path})
+	defer letGo(t, held)
+	if fence, err := held.Fence(); err != nil {
+		t.Error(fence, err)
+	}
+	if fence, err := robbed.Fence(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("fence of who was robbed is %d, %v; want ErrLost", fence, err)
+	}
+	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Error(err)
 	}
 }

@@ -156,3 +156,28 @@ func TestFile_Parse(t *testing.T) {
 		})
 	}
 }
+
+// TestFields_OwnNames: a further field can't pass for one of ours, in capitals either, which
+// package json reads as the same.
+func TestFields_OwnNames(t *testing.T) {
+	for _, name := range []string{"pid", "Released", "MODE", "Boot_ID"} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Fields: func(lock.LockInfo) map[string]string {
+			return map[string]string{name: "x"}
+		}}
+		if _, err := f.TryAcquire(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("%s: %v", name, err)
+		}
+		isAbsent(t, f.Path)
+	}
+}
+
+// TestParse_DiedWhileClaiming: what a crash leaves of a claim is no other program's file,
+// though it can't be parsed.
+func TestParse_DiedWhileClaiming(t *testing.T) {
+	f := signed(t, "me")
+	f.StaleAfter = -1
+	dead := start(t, "parker", f.Path)
+	dead.do(lock.StepCreated, "parked")
+	dead.kill()
+	letGo(t, tryHold(t, f))
+}

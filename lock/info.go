@@ -83,10 +83,11 @@ func (c *LockInfo) process() platform.Process {
 	}
 }
 
-// renewed returns when the holder last said that it lives.
+// renewed returns when the holder last said that it lives, or a little later: the time
+// in the claim has no fraction.
 func (c *LockInfo) renewed() time.Time {
-	if c.RenewedAt.After(c.CreatedAt) {
-		return c.RenewedAt
+	if said := c.RenewedAt.Add(time.Second); !c.RenewedAt.IsZero() && said.After(c.CreatedAt) {
+		return said
 	}
 	return c.CreatedAt
 }
@@ -138,7 +139,8 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if slices.Contains(fieldNames, name) {
+		// Package json reads a name in capitals as the same.
+		if slices.ContainsFunc(fieldNames, func(own string) bool { return strings.EqualFold(own, name) }) {
 			return nil, fmt.Errorf("%w: the claim has a field %q of its own", ErrInvalidName, name)
 		}
 		b = appendJSON(append(b, ','), name)

@@ -108,12 +108,12 @@ func (f *found) isNULs() bool { return len(f.data) > 0 && len(bytes.Trim(f.data,
 
 // same reports whether a file still says what it said, and nobody has touched it.
 func (f *found) same() (bool, error) {
-	info, err := f.file.Stat()
-	if err != nil || info != f.info {
+	data, err := f.file.Read(maxClaim)
+	if err != nil || !bytes.Equal(data, f.data) {
 		return false, err
 	}
-	data, err := f.file.Read(maxClaim)
-	return err == nil && bytes.Equal(data, f.data), err
+	info, err := f.file.Stat()
+	return err == nil && info == f.info && info.Links > 0, err
 }
 
 // exitGrace is how long a process may take between letting go of its kernel lock
@@ -125,7 +125,7 @@ const exitGrace = 250 * time.Millisecond
 func (p *place) judge(ctx context.Context, f *found, kernel kernelFact) (Verdict, Evidence) {
 	facts := p.facts(f, kernel)
 	v, e := judge(facts)
-	if e == SameProcess && facts.underLock && facts.sameDevice && facts.kernel == kernelFree {
+	if e == SameProcess && facts.underLock && facts.sameKind && facts.kernel == kernelFree {
 		// The holder lives, yet its kernel lock is free: it is dying.
 		p.at(stepDying)
 		facts.process = platform.AwaitExit(ctx, f.claim.process(), exitGrace)
@@ -139,8 +139,8 @@ func (p *place) facts(f *found, kernel kernelFact) facts {
 		kernel:     kernel,
 		trusted:    p.fsys.Trusted,
 		content:    f.content,
-		marked:     f.info.Marked() && f.isDebris(), // of somebody's data the bit says nothing
-		nuls:       f.isNULs(),
+		marked:     p.marks() && f.info.Marked() && f.isDebris(), // of somebody's data the bit says nothing
+		nuls:       f.isNULs() && p.isLeft(f),                    // which others may have begun with
 		age:        p.now().Sub(f.info.Modified),
 		staleAfter: p.staleAfter(),
 	}
@@ -160,10 +160,10 @@ func (p *place) facts(f *found, kernel kernelFact) facts {
 		facts.staleAfter = c.StaleAfter
 	}
 	if facts.underLock = c.KernelLock != ""; facts.underLock {
-		facts.sameDevice, facts.copied = p.asLock(c.KernelLock, f.file.ID())
+		facts.sameKind, facts.copied = p.asLock(c.KernelLock, f.file.ID())
 	}
 	// What held its lock file marked, and could not remove it, may have let go of it so.
-	if facts.sameDevice && !facts.copied && platform.KeepsMarks && !f.info.Marked() {
+	if kernel == kernelFree && facts.sameKind && !facts.copied && p.marks() && !f.info.Marked() {
 		facts.released = true
 	}
 	if facts.origin == originHere {

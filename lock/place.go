@@ -76,15 +76,19 @@ func (p *place) queued() bool {
 	return p.fsys.Trusted && platform.HasTurnstile() && !p.file.noKernelLock
 }
 
-// lockName is what a claim says of the kernel lock on a file, and asLock how far that
-// names a lock that we can ask about: on one filesystem, which is seen by one name and
-// device. (An overlay and the folder underneath have the same files, with other locks.)
-func (p *place) lockName(id platform.FileID) string {
-	return p.lockDevice(id) + strconv.FormatUint(id.Ino, 10)
+// marks reports whether lock files bear marks here. Those of an overlay are also seen in
+// the folder underneath, where nobody knows that their lock is another's to judge, and the
+// other way round: a file without a claim does not say where it was made.
+func (p *place) marks() bool {
+	return platform.KeepsMarks && p.fsys.Trusted && p.fsys.Kind != "overlay" && !p.file.noKernelLock
 }
 
-func (p *place) lockDevice(id platform.FileID) string {
-	return p.fsys.Kind + ":" + strconv.FormatUint(id.Dev, 10) + ":"
+// lockName is what a claim says of the kernel lock on a file, and asLock how far that
+// names a lock that we can ask about. (An overlay and the folder underneath have the same
+// files, with other locks, but are two kinds of filesystem. One file has one device, so
+// another number is that of the same filesystem after it was mounted anew, or a copy's.)
+func (p *place) lockName(id platform.FileID) string {
+	return p.fsys.Kind + ":" + strconv.FormatUint(id.Dev, 10) + ":" + strconv.FormatUint(id.Ino, 10)
 }
 
 // open opens the file at path, to be locked and read. It need not be writable: only
@@ -107,6 +111,8 @@ func (p *place) asLock(name string, in platform.FileID) (ours, copied bool) {
 		id, err := platform.IdentifyFile(p.sibling)
 		return err == nil && name == p.lockName(id), false
 	}
-	ours = strings.HasPrefix(name, p.lockDevice(in))
-	return ours, ours && name != p.lockName(in)
+	kind, device, _ := strings.Cut(name, ":")
+	_, inode, _ := strings.Cut(device, ":")
+	ours = kind == p.fsys.Kind
+	return ours, ours && inode != strconv.FormatUint(in.Ino, 10)
 }

@@ -77,6 +77,7 @@ type wait struct {
 
 	// Guarded by queuesMu:
 	turnstile turnstile
+	left      bool // nobody waits for it now: it is not to stand in front of others
 	over      bool // nobody waits for it any more, nor will
 }
 
@@ -131,7 +132,12 @@ func (t *ticket) leave() {
 			w.giveBack(w.file, err)
 		default:
 			// It waits on, and may be adopted; but not in front of others.
-			w.leaveTurnstile()
+			w.left = true
+			if w.turnstile == turnstileWaiting {
+				w.file.LeaveTurnstile() // it does not wait any more, by its word
+			} else {
+				w.leaveTurnstile()
+			}
 		}
 	}
 	q.forget()
@@ -164,6 +170,7 @@ func (q *queue) adopted(at int, file *platform.File) *wait {
 		q.abandon(at)
 		return nil
 	}
+	w.left = false
 	return w
 }
 
@@ -256,7 +263,7 @@ func (w *wait) inKernel(path string) error {
 		err := w.file.WaitTurnstile()
 		queuesMu.Lock()
 		wanted := w.turnstile == turnstileWaiting
-		if w.turnstile = turnstileOurs; !wanted || w.over || err != nil {
+		if w.turnstile = turnstileOurs; !wanted || w.left || w.over || err != nil {
 			w.leaveTurnstile()
 		}
 		overtaken := wanted && w.over

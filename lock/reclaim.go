@@ -66,7 +66,9 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 		return err
 	}
 	verdict, _ := a.judge(ctx, f, a.kernelFact(f))
-	if verdict == Dead || a.isAbandoned(f) {
+	// Under a name that nobody else uses, an empty file is what a crash has left aside.
+	aside := path != a.marker && f.info.Size == 0 && f.file != nil && time.Since(f.info.Modified) > DefaultStaleAfter
+	if verdict == Dead || aside || a.isAbandoned(f) {
 		err = a.remove(ctx, path, f, stepMarkerReread)
 	} else {
 		err = a.locked(a.file.Path, f, verdict, BeingReclaimed)
@@ -78,12 +80,17 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 // entwurf, was left by a process that died: who makes one has it open for as long as
 // it stands, and nobody has this one open. (A lock file may be empty and not open,
 // and yet be somebody's.)
-func (p *place) isAbandoned(f *found) bool {
-	if !p.shares() || f.file == nil || f.info.Size != 0 {
+func (p *place) isAbandoned(f *found) bool { return f.info.Size == 0 && p.isLeft(f) }
+
+// isLeft reports whether nobody has a file open that they could write a claim to. That
+// can be told where one kernel has all who could.
+func (p *place) isLeft(f *found) bool {
+	if !p.shares() || f.file == nil {
 		return false
 	}
-	// Its maker may be on the way into open(2), or between close and unlink.
-	if age := time.Since(f.info.Modified); age < time.Second {
+	// Its maker may be on the way into open(2), or between close and unlink. (A time in
+	// the future is that of a clock that was set back since.)
+	if age := time.Since(f.info.Modified); 0 <= age && age < time.Second {
 		return false
 	}
 	written, err := f.file.BeingWritten()
@@ -128,12 +135,12 @@ func (a *attempt) remove(ctx context.Context, path string, f *found, looked step
 func (a *attempt) discard(own *ownFile) error {
 	err := own.isOurs()
 	if err == nil {
-		if err = ignoreAbsent(platform.Remove(own.path)); err != nil {
-			err = also(err, own.sayReleased())
-		}
+		err = ignoreAbsent(platform.Remove(own.path))
 	}
 	if errors.Is(err, ErrLost) {
 		err = nil
+	} else if err != nil {
+		err = also(err, own.sayReleased())
 	}
 	return also(err, own.file.Close())
 }

@@ -51,15 +51,18 @@ func (h *Held) letGo() (err error) {
 	if !h.left {
 		err = h.removeLockFile()
 		var failed error
-		switch {
-		case errors.Is(err, ErrLost):
+		if errors.Is(err, ErrLost) {
 			err = nil
 			h.lose()
-			// Under another name it would still be taken for a living process's.
+		}
+		switch {
+		case err == nil:
+			// Under another name, and put back from there, it would be taken for a
+			// living process's.
 			if info, serr := h.own.file.Stat(); serr == nil && info.Links > 0 {
 				_ = h.own.sayReleased()
 			}
-		case err != nil:
+		default:
 			if failed = h.own.sayReleased(); failed != nil {
 				return also(err, failed)
 			}

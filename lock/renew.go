@@ -75,7 +75,9 @@ func (a *attempt) renew(o *ownFile, now time.Time) error {
 		return err
 	}
 	if err := o.file.WriteAt(data, 0); err != nil {
-		return err
+		if wrote, herr := o.file.Holds(data); herr != nil || !wrote {
+			return err
+		}
 	}
 	o.claim, o.data, o.written = claim, data, time.Now()
 	return nil

@@ -37,17 +37,25 @@ func (p *place) leave(f *platform.File, at func(step)) error {
 		return err
 	}
 	at(stepSharedDropped)
-	switch err := f.TryLock(platform.Exclusive); err {
-	case nil:
-		at(stepAlone)
-		return p.clear(f, p.file.Path, at)
-	case platform.ErrBusy:
+	for try := 1; ; try++ {
+		switch err := f.TryLock(platform.Exclusive); {
+		case err == nil:
+			at(stepAlone)
+			return p.clear(f, p.file.Path, at)
+		case err != platform.ErrBusy:
+			return err
+		}
 		// Others read, and the last one of them does the same; or somebody has it for
 		// an instant, only to look, and then we were the last.
-		p.clearSoon()
-		return nil
-	default:
-		return err
+		switch err := f.TryLock(platform.Shared); {
+		case err == nil || try == passageTries:
+			err = f.Unlock()
+			p.clearSoon()
+			return err
+		case err != platform.ErrBusy:
+			return err
+		}
+		time.Sleep(passage)
 	}
 }
 
@@ -89,11 +97,15 @@ func (p *place) clearSoon() {
 			if err != nil {
 				break
 			}
+			last := 4*delay >= time.Second
 			err = f.TryLock(platform.Exclusive)
-			if err == nil {
-				_ = p.clear(f, p.file.Path, func(step) {})
+			if err == platform.ErrBusy && last && f.TryLock(platform.Shared) == platform.ErrBusy {
+				// Not readers have it, but somebody who was stopped while they look.
+				parkAlone(func() { p.giveBack(f, p.file.Path, platform.Exclusive, f.WaitLock(platform.Exclusive)) },
+					func() { _ = f.Close() })
+				break
 			}
-			_ = f.Close()
+			p.giveBack(f, p.file.Path, platform.Exclusive, err)
 			if err != platform.ErrBusy {
 				break
 			}
@@ -104,13 +116,24 @@ func (p *place) clearSoon() {
 	}()
 }
 
-// abandon lets go of a file that we have made, and could not lock as somebody looks at
-// it: a thread waits for that, and then removes it.
-func (a *attempt) abandon(f *platform.File, path string) {
-	parkAlone(func() {
-		if f.WaitLock(platform.Exclusive) == nil {
-			_ = a.clear(f, path, func(step) {})
+// abandon removes a file that we have made, and have not come to use. Where somebody looks
+// at it, a thread waits for that first (rule A). A nil file does nothing.
+func abandon(f *platform.File, path string) {
+	if f == nil {
+		return
+	}
+	remove := func() {
+		if at, err := f.IsAt(path); err == nil && at { // rule B
+			_ = platform.Remove(path)
 		}
 		_ = f.Close()
+	}
+	if f.TryLock(platform.Exclusive) != platform.ErrBusy { // where there are no locks, it is ours alone
+		remove()
+		return
+	}
+	parkAlone(func() {
+		_ = f.WaitLock(platform.Exclusive)
+		remove()
 	}, func() { _ = f.Close() })
 }

@@ -71,9 +71,12 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		f, err := a.openSibling()
 		if err == nil {
 			if err = a.passTurnstile(f); err == nil {
-				if err = f.TryLock(a.mode); err == nil {
-					return f, nil
-				}
+				err = f.TryLock(a.mode)
+			} else if err == errQueued && try == p.tries && a.overtake(f) == nil {
+				err = nil // they are stopped, or slow
+			}
+			if err == nil {
+				return f, nil
 			}
 			_ = f.Close() // it has no lock
 		}
@@ -108,6 +111,17 @@ func (a *attempt) passTurnstile(f *platform.File) error {
 	taken, err := f.TurnstileTaken()
 	if err == nil && taken {
 		err = errQueued
+	}
+	return err
+}
+
+// overtake tries for the lock of a sibling that nobody has, though somebody stands at its
+// turnstile, or is about to take it. Readers who have it are in no reader's way, but in
+// that of a writer at the turnstile, who waits and is not stopped.
+func (a *attempt) overtake(f *platform.File) error {
+	err := f.TryLock(platform.Exclusive)
+	if err == nil && a.mode == platform.Shared {
+		err = f.TryLock(platform.Shared)
 	}
 	return err
 }

@@ -140,6 +140,7 @@ func (w *waiter) turn(ctx context.Context) error {
 // lockSibling waits for the sibling: at once if it is free, or else by a wait in the
 // kernel, our own or one that was left to us.
 func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, error) {
+	seenFree := false
 	for ctx.Err() == nil {
 		f, err := a.openSibling()
 		if err == errMoved || errors.Is(err, platform.ErrLeased) {
@@ -163,6 +164,11 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			}
 			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: func(f *platform.File, _ error) { _ = f.Close() }}
 			if !w.queue.park(atSibling, parked) { // enough threads are
+				free := at == turnstileWaiting && a.overtake(f) == nil
+				if free && seenFree { // as siblingWatch does
+					return f, nil
+				}
+				seenFree = free
 				_ = f.Close()
 				w.begunToWait()
 				w.poll.sleep(ctx)
@@ -273,12 +279,7 @@ func (s *siblingWatch) look() time.Duration {
 	case w.queue.atTurnstile(s.parked):
 		file, err := a.openSibling()
 		if err == nil {
-			// Readers who have it are in no reader's way, but in that of a writer at the
-			// turnstile, who waits and is not stopped.
-			if err = file.TryLock(platform.Exclusive); err == nil && a.mode == platform.Shared {
-				err = file.TryLock(platform.Shared)
-			}
-			if err == nil && s.free > 0 {
+			if err = a.overtake(file); err == nil && s.free > 0 {
 				w.queue.overtake()
 				s.overtaken, s.file = true, file
 				return 0

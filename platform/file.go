@@ -73,7 +73,16 @@ func Open(path string, flag int) (*File, error) {
 // OpenToLock is Open for a file that is made where there is none, and of which nothing is
 // wanted but its lock. It leaves out what takes further system calls: whether the file is
 // a regular one, and its ID, are known once Stat has been called.
-func OpenToLock(path string) (*File, error) { return open(path, os.O_RDWR|os.O_CREATE) }
+//
+// In a folder like /tmp, O_CREAT is refused for a file of somebody else's (Linux,
+// fs.protected_regular), so that comes second.
+func OpenToLock(path string) (*File, error) {
+	f, err := open(path, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = open(path, os.O_RDWR|os.O_CREATE)
+	}
+	return f, err
+}
 
 // Create creates the file at path, which must not exist, for reading and writing, with
 // mode 0600. A symbolic link at path, dangling or not, counts as existing. The error
@@ -101,11 +110,12 @@ func (f *File) IsAt(path string) (bool, error) {
 			return false, err
 		}
 	}
-	id, err := IdentifyFile(path)
+	info, id, err := look(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && id == f.id, err
+	// A filesystem may remember for a while where a path led to.
+	return err == nil && id == f.id && info.Links > 0, err
 }
 
 // IdentifyFile returns the identity of the file at path; a symbolic link is not

@@ -58,32 +58,53 @@ func (d *descriptor) close() error {
 	return unix.Close(fd)
 }
 
-func (d *descriptor) stat() (Info, FileID, error) {
-	var st unix.Stat_t
-	err := again(func() error { return unix.Fstat(d.fd, &st) })
-	info, id := infoOf(&st)
-	return info, id, err
-}
+func (d *descriptor) stat() (Info, FileID, error) { return statx(d.fd, "", unix.AT_EMPTY_PATH) }
 
 func look(path string) (Info, FileID, error) {
-	var st unix.Stat_t
-	if err := again(func() error { return unix.Lstat(path, &st) }); err != nil {
+	info, id, err := statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
 		return Info{}, FileID{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
-	info, id := infoOf(&st)
 	return info, id, nil
 }
 
-func infoOf(st *unix.Stat_t) (Info, FileID) {
-	mode := fs.FileMode(st.Mode & 0o777)
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+// statx has a filesystem that remembers (FUSE, NFS) ask whoever knows: what it remembers
+// of a file may be of before it was removed elsewhere. Source: statx(2), Linux 4.11.
+func statx(dir int, path string, flags int) (Info, FileID, error) {
+	var x unix.Statx_t
+	err := again(func() error {
+		return unix.Statx(dir, path, flags|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &x)
+	})
+	if err == unix.ENOSYS || err == unix.EPERM { // a kernel, or a sandbox, that does not know it
+		return stat(dir, path, flags)
+	}
+	info := Info{Mode: modeOf(uint32(x.Mode)), Size: int64(x.Size), Links: uint64(x.Nlink),
+		Modified: time.Unix(x.Mtime.Sec, int64(x.Mtime.Nsec)), Changed: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec)}
+	return info, FileID{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino}, err
+}
+
+func stat(dir int, path string, flags int) (Info, FileID, error) {
+	var st unix.Stat_t
+	err := again(func() error {
+		if path == "" {
+			return unix.Fstat(dir, &st)
+		}
+		return unix.Fstatat(dir, path, &st, flags)
+	})
+	info := Info{Mode: modeOf(st.Mode), Size: st.Size, Links: uint64(st.Nlink),
+		Modified: time.Unix(st.Mtim.Unix()), Changed: st.Ctim.Nano()}
+	return info, FileID{Dev: uint64(st.Dev), Ino: st.Ino}, err
+}
+
+func modeOf(st uint32) fs.FileMode {
+	mode := fs.FileMode(st & 0o777)
+	if st&unix.S_IFMT != unix.S_IFREG {
 		mode |= fs.ModeIrregular // of whatever kind
 	}
-	if st.Mode&unix.S_ISVTX != 0 {
+	if st&unix.S_ISVTX != 0 {
 		mode |= fs.ModeSticky
 	}
-	return Info{Mode: mode, Size: st.Size, Modified: time.Unix(st.Mtim.Unix()), Changed: st.Ctim.Nano(), Links: uint64(st.Nlink)},
-		FileID{Dev: uint64(st.Dev), Ino: st.Ino}
+	return mode
 }
 
 func (d *descriptor) readAt(data []byte, offset int64) (n int, err error) {

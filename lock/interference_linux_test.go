@@ -1,0 +1,491 @@
+//go:build !portable
+
+package lock_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Backups, mounts, clocks and other programs, between the steps of ours.
+
+// TestLinked: a file that was made, and is overtaken before it is locked, stays under the
+// name that a backup (cp -al) gave it. That is not the lock's.
+func TestLinked(t *testing.T) {
+	for name, give := range map[string]func(old, new string) error{"link": os.Link, "rename": os.Rename} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			first := start(t, "member", f.Path)
+			first.order("park " + lock.StepCreated)
+			first.do("try", "parked")
+			if err := give(f.Path, f.Path+".backup"); err != nil {
+				t.Fatal(err)
+			}
+			removeSibling(t, f.Path)
+			second := tryHold(t, f)
+			first.do("go", "locked: "+string(lock.KernelLockHeld))
+			letGo(t, second)
+			first.do("try", "held")
+			first.do("release", "released")
+		})
+	}
+}
+
+// TestLinkedBack: a claim that was released is put back from a hard link, or was written
+// to while it was held. Its maker lives on, and does not hold it.
+func TestLinkedBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		during, after func(path string) error
+		want          error
+	}{
+		"put back": {
+			func(path string) error { return os.Link(path, path+".backup") },
+			func(path string) error { return os.Rename(path+".backup", path) }, nil},
+		"written to": {
+			func(path string) error {
+				f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+				if err != nil {
+					return err
+				}
+				_, err = f.WriteString("\n")
+				return errors.Join(err, f.Close())
+			},
+			func(string) error { return nil }, lock.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+			held := tryHold(t, f)
+			if err := test.during(f.Path); err != nil {
+				t.Fatal(err)
+			}
+			if err := held.Release(); !errors.Is(err, test.want) {
+				t.Errorf("release: %v, want %v", err, test.want)
+			}
+			if err := test.after(f.Path); err != nil {
+				t.Fatal(err)
+			}
+			if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.SaysReleased {
+				t.Errorf("%s, %s", s.State, s.Evidence)
+			}
+			letGo(t, tryHold(t, f))
+		})
+	}
+}
+
+// TestCancelledAtALook: who is cancelled while somebody looks at the file that they have
+// just made leaves nothing.
+func TestCancelledAtALook(t *testing.T) {
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			var look *platform.File
+			_, err := acquire(f.Park(func(step string) {
+				if step == lock.StepCreated {
+					var err error
+					if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
+						t.Error(err)
+					}
+					cancel()
+				}
+			}), ctx)
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if err := look.Close(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "nothing is left", func() bool { _, err := os.Lstat(f.Path); return err != nil })
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestLastReaderMeetsAStoppedLook: whoever looked at the readers' file is stopped in that
+// instant, and goes on later. Only then can the file be removed, and is.
+func TestLastReaderMeetsAStoppedLook(t *testing.T) {
+	f := queued(t)
+	var look *platform.File
+	reader, err := f.Park(func(step string) {
+		if step == "shared lock dropped" {
+			var err error
+			if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
+				t.Error(err)
+			}
+		}
+	}).TryAcquireShared(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, reader)
+	parkedIs(t, 1)
+	if err := look.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantFree(t, f.Path)
+}
+
+// TestReaderMeetsOthersReaders: a reader waits for the file of another program, which has
+// it locked shared, in the kernel.
+func TestReaderMeetsOthersReaders(t *testing.T) {
+	f := queued(t)
+	putFile(t, f.Path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
+	theirs, err := lockFile(f.Path, platform.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.TryAcquireShared(t.Context()); asLocked(t, err).Evidence != lock.KernelLockHeld {
+		t.Error(err)
+	}
+	reader := beginShared(t, f)
+	parkedIs(t, 1)
+	if err := theirs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, getHeld(t, reader))
+	wantFree(t, f.Path)
+}
+
+// TestBreakForce_Alive: nobody who is proven alive is broken, by whatever proof.
+func TestBreakForce_Alive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	holder := start(t, "member", path)
+	holder.order("fallback")
+	holder.do("try", "held")
+	nonce := getClaim(t, path).Nonce
+	for name, f := range map[string]lock.File{"fallback": lock.File{Path: path}.WithoutKernelLock(), "free": {Path: path}} {
+		untouched(t, filepath.Dir(path), func() {
+			if _, err := f.BreakForce(t.Context(), nonce); asLocked(t, err).Evidence != lock.SameProcess {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	holder.do("release", "released")
+
+	data, err := json.Marshal(lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	putFile(t, path, data, time.Time{})
+	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != lock.BeganBefore {
+		t.Error(err)
+	}
+	// Nor is a claim without a nonce to be broken by one that is empty.
+	putFile(t, path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z","hostname":"elsewhere"}`), time.Time{})
+	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), ""); asLocked(t, err).Evidence != lock.OtherNonce {
+		t.Error(err)
+	}
+}
+
+// TestNotPowerLost: a program that knows only O_EXCL gives its file a size before it
+// writes to it.
+func TestNotPowerLost(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	putFile(t, f.Path, make([]byte, 64), longAgo)
+	theirs, err := os.OpenFile(f.Path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := asLocked(t, tryErr(t, f)); l.Evidence != lock.Unreadable {
+		t.Error(l)
+	}
+	if err := theirs.Close(); err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, tryHold(t, f))
+}
+
+// TestStuck_WaitLeftBehind: a wait at a turnstile where somebody stands who is stopped was
+// given up before they were overtaken. Whoever adopts it overtakes them.
+func TestStuck_WaitLeftBehind(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	first := start(t, "member", f.Path)
+	first.do("acquire", "waiting")
+	waitedFor(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := beginAcquire(t, ctx, f)
+	parkedIs(t, 1)
+	cancel()
+	get(t, gaveUp)
+	stop(t, first)
+	letGo(t, held)
+	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
+	resume(t, first)
+	first.expect("held")
+	first.do("release", "released")
+	wantFree(t, f.Path)
+}
+
+// TestStuck_NoThreadLeft: whoever may not park a thread overtakes too.
+func TestStuck_NoThreadLeft(t *testing.T) {
+	f := queued(t)
+	var others []*lock.Held
+	for range lock.MaxParked {
+		other := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+		others = append(others, tryHold(t, other))
+		ctx, cancel := context.WithCancel(t.Context())
+		came := beginAcquire(t, ctx, other)
+		eventually(t, "a thread is parked", func() bool { return lock.Parked() == len(others) })
+		cancel()
+		get(t, came)
+	}
+	letGo(t, tryHold(t, f)) // makes the sibling
+	turnstile, err := takeTurnstile(f.Path + ".flock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
+	for _, mode := range []func(context.Context) (*lock.Held, error){f.TryAcquireShared, f.AcquireShared} {
+		held, err := mode(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		letGo(t, held)
+	}
+	turnstile.Close()
+	for _, held := range others {
+		letGo(t, held)
+	}
+	wantFree(t, f.Path)
+}
+
+// TestMarkerKept: a marker that can't be looked at for a moment, when it is to go, says
+// that it was released.
+func TestMarkerKept(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	putDeadClaim(t, f.Path)
+	folder := filepath.Dir(f.Path)
+	_, err := f.Park(func(step string) {
+		if step == lock.StepReread {
+			if err := os.Chmod(folder, 0); err != nil {
+				t.Error(err)
+			}
+		}
+	}).TryAcquire(t.Context())
+	if err := errors.Join(os.Chmod(folder, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, os.ErrPermission) {
+		t.Error(err)
+	}
+	letGo(t, tryHold(t, f))
+	wantFree(t, f.Path)
+}
+
+// TestLeftAside: what a crash leaves of a claim that was written aside goes in the end, and
+// not before.
+func TestLeftAside(t *testing.T) {
+	for _, age := range []time.Duration{time.Minute, 3 * time.Hour} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}.WithoutKernelLock()
+		aside := f.Path + ".reclaim.AAAABBBBCCCCDDDDEEEEFFFFGG"
+		putFile(t, aside, nil, time.Now().Add(-age))
+		letGo(t, tryHold(t, f))
+		if _, err := os.Lstat(aside); (err == nil) != (age == time.Minute) {
+			t.Errorf("%v old: %v", age, err)
+		}
+	}
+}
+
+// overlay gives a folder, and what mounts it again as an overlay.
+func overlay(t *testing.T) (underneath string, above func() (at string, unmount func())) {
+	t.Helper()
+	root := mount(t, "tmpfs", "")
+	var folder [4]string
+	for i, name := range []string{"lower", "upper", "work", "at"} {
+		folder[i] = filepath.Join(root, name)
+		if err := os.Mkdir(folder[i], 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder[1], func() (string, func()) {
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", folder[0], folder[1], folder[2])
+		if err := syscall.Mount("overlay", folder[3], "overlay", 0, options); err != nil {
+			t.Skip("needs overlays: ", err)
+		}
+		unmount := sync.OnceFunc(func() {
+			if err := syscall.Unmount(folder[3], 0); err != nil {
+				t.Error("unmount: ", err)
+			}
+		})
+		t.Cleanup(unmount)
+		return folder[3], unmount
+	}
+}
+
+// TestOverlay_HalfAClaim: one folder as an overlay and underneath: a file without a claim
+// does not say on which side its maker has it locked.
+func TestOverlay_HalfAClaim(t *testing.T) {
+	if !withMounts(t) {
+		return
+	}
+	for _, name := range []string{"made above", "made underneath"} {
+		t.Run(name, func(t *testing.T) {
+			under, mountAbove := overlay(t)
+			above, _ := mountAbove()
+			maker, other := lock.File{Path: filepath.Join(above, ".lock")}, lock.File{Path: filepath.Join(under, ".lock")}
+			if name == "made underneath" {
+				maker, other = other, maker
+			}
+			var second *lock.Held
+			first, err := maker.Park(func(step string) {
+				if step == lock.StepChecked {
+					second, _ = other.TryAcquire(t.Context())
+				}
+			}).TryAcquire(t.Context())
+			switch {
+			case first != nil && second != nil:
+				t.Error("two have it")
+			case first == nil && second == nil:
+				t.Error("nobody has it: ", err)
+			}
+			for _, held := range []*lock.Held{first, second} {
+				if held != nil {
+					letGo(t, held)
+				}
+			}
+		})
+	}
+}
+
+// TestOverlay_MountedAnew: a container is killed while it holds a lock on its own root, and
+// started again: the same boot, another pid namespace, another device number.
+func TestOverlay_MountedAnew(t *testing.T) {
+	if !withMounts(t) {
+		return
+	}
+	_, mountAbove := overlay(t)
+	above, unmount := mountAbove()
+	path := filepath.Join(above, ".lock")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := exec.Command(exe)
+	holder.Env = append(os.Environ(), roleVar+"=member", "HOLDFAST_TEST_PATH="+path)
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	in, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(in, "try")
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
+		t.Error(line, err)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+	unmount()
+	mount(t, "tmpfs", "") // takes the device number, as another container's would
+	mountAbove()
+	f := lock.File{Path: path, StaleAfter: -1}
+	if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.KernelLockFree {
+		t.Errorf("%s, %s", s.State, s.Evidence)
+	}
+	letGo(t, tryHold(t, f))
+}
+
+// TestFallback_KernelSaysSo: a system call filter stands for a kernel without flock(2).
+func TestFallback_KernelSaysSo(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("needs strace, to have flock(2) fail")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command(strace, "-f", "-qq", "-o", os.DevNull, "-e", "trace=flock", "-e", "inject=flock:error=ENOSYS", exe)
+	cmd.Env = append(os.Environ(), roleVar+"=without-flock", "HOLDFAST_TEST_PATH="+filepath.Join(dir, ".lock"))
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "ptrace") {
+		t.Skipf("needs to be allowed to trace: %s", out)
+	}
+	if err != nil || string(out) != "done\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := names(t, dir); got != ".lock.flock" {
+		t.Errorf("left behind: %s", got)
+	}
+}
+
+func init() { roles["without-flock"] = withoutFlock }
+
+func withoutFlock(path string, _ *bufio.Scanner) {
+	ctx := context.Background()
+	f := lock.File{Path: path}
+	fail := func(what string, err error) {
+		fmt.Println(what, err)
+		os.Exit(1)
+	}
+	locked := func(what string, err error) {
+		if !errors.As(err, new(*lock.ErrLocked)) {
+			fail(what, err)
+		}
+	}
+	opened := func() int {
+		entries, _ := os.ReadDir("/proc/self/fd")
+		return len(entries)
+	}
+	reader, err := f.TryAcquireShared(ctx)
+	if err != nil {
+		fail("a reader", err)
+	}
+	_, err = f.TryAcquireShared(ctx)
+	locked("another reader", err)
+	_, err = f.AcquireWithin(ctx, 10*time.Millisecond)
+	locked("a writer", err)
+	if _, err = f.BreakForce(ctx, reader.Info().Nonce); !errors.As(err, new(*lock.ErrLocked)) {
+		fail("break", err)
+	}
+	if err := reader.Release(); err != nil {
+		fail("release", err)
+	}
+	before := opened()
+	for range 10 {
+		held, err := f.Acquire(ctx)
+		if err != nil {
+			fail("acquire", err)
+		}
+		if err := held.Release(); err != nil {
+			fail("release", err)
+		}
+		required := f
+		required.RequireKernelLock = true
+		if _, err := required.Acquire(ctx); !errors.Is(err, lock.ErrUnsupported) {
+			fail("required", err)
+		}
+	}
+	if after := opened(); after > before+2 { // the runtime may open its own
+		fail(fmt.Sprintf("%d files are open, of %d", after, before), nil)
+	}
+	fmt.Println("done")
+}
