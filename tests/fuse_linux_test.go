@@ -1,8 +1,13 @@
 package tests
 
 import (
+	"errors"
+	"path/filepath"
+
+	"github.com/holdfast-go/holdfast/lock"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -11,7 +16,9 @@ import (
 // throughFUSE gives a further way to a folder: a FUSE filesystem that passes everything on
 // to it but locks, which the kernel then keeps for this mount alone. So do many that are in
 // use; NFS, or a virtual machine's shared folder, look much the same from the other side.
-func throughFUSE(t *testing.T, dir string) string {
+// For so long the kernel remembers what it was told of names and files; libfuse has it
+// do so for a second.
+func throughFUSE(t *testing.T, dir string, remember time.Duration) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a filesystem")
@@ -24,7 +31,7 @@ func throughFUSE(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	at := t.TempDir()
-	server, err := fs.Mount(at, root, &fs.Options{MountOptions: fuse.MountOptions{
+	server, err := fs.Mount(at, root, &fs.Options{EntryTimeout: &remember, AttrTimeout: &remember, MountOptions: fuse.MountOptions{
 		DirectMountStrict: true, FsName: "holdfast-test", Name: "holdfast",
 	}})
 	if err != nil {
@@ -36,4 +43,33 @@ func throughFUSE(t *testing.T, dir string) string {
 		}
 	})
 	return at
+}
+
+// TestFUSE_ReleaseLeavesOthers: the lock file of a holder is removed on one way to the
+// folder, and made again there by somebody else. On the other, the filesystem remembers
+// that it was the first one's; Release does not go by that.
+func TestFUSE_ReleaseLeavesOthers(t *testing.T) {
+	for _, remember := range []time.Duration{0, time.Minute} {
+		t.Run(remember.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, ".lock")
+			first, err := lock.File{Path: filepath.Join(throughFUSE(t, dir, remember), ".lock")}.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			second, err := lock.File{Path: path}.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := first.Release(); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("release of the first: %v", err)
+			}
+			if err := second.Release(); err != nil {
+				t.Errorf("release of the second: %v", err)
+			}
+		})
+	}
 }

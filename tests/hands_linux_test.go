@@ -176,18 +176,22 @@ func nonceAt(path string) string {
 // TestHands: nobody is ever in there with a writer, whatever is taken away, and whoever is
 // killed; nobody is stuck; and in the end the lock is had at once, and nothing is left.
 func TestHands(t *testing.T) {
-	for name, run := range map[string]struct{ hands, lockFileToo, fuse bool }{
+	for name, run := range map[string]struct {
+		hands, lockFileToo, fuse bool
+		remember                 time.Duration
+	}{
 		"no hand":                 {},
 		"siblings":                {hands: true},
 		"siblings and lock files": {hands: true, lockFileToo: true},
 		"two ways":                {fuse: true},
 		"two ways, and siblings":  {fuse: true, hands: true},
+		"two ways, remembered":    {fuse: true, remember: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			ways := []string{filepath.Join(dir, ".lock")}
 			if run.fuse {
-				ways = append(ways, filepath.Join(throughFUSE(t, dir), ".lock"))
+				ways = append(ways, filepath.Join(throughFUSE(t, dir, run.remember), ".lock"))
 			}
 			oracle := filepath.Join(t.TempDir(), "oracle")
 			crowd := newCrowd(t, 6, func(i int) *exec.Cmd { return play(t, "scramble", ways[i%len(ways)], oracle) })
