@@ -103,12 +103,12 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 				}
 				continue
 			}
-			e := Entry{Key: key, Granted: true, State: status.State, Evidence: status.Evidence, Who: status.Holder}
+			e := Entry{Key: key, Path: status.Path, Granted: true, State: status.State, Evidence: status.Evidence, Who: status.Holder}
 			if status.State != StateFree && !yield(e, nil) {
 				return
 			}
 			for _, pid := range locks.Waiting(siblingID(status.Path)) {
-				w := Entry{Key: key, State: StateHeld, Evidence: KernelLockHeld}
+				w := Entry{Key: key, Path: status.Path, State: StateHeld, Evidence: KernelLockHeld}
 				if pid > 0 {
 					w.Who = &LockInfo{PID: pid}
 				}

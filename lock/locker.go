@@ -52,8 +52,10 @@ var _ Hold = (*Held)(nil)
 
 // Entry is one holder of a lock, or one who waits for it.
 type Entry struct {
-	Key     Key  `json:"key"`
-	Granted bool `json:"granted"` // false: they wait
+	Key Key `json:"key"`
+	// Path is the lock file, absolute; empty where the lock has none.
+	Path    string `json:"path,omitempty"`
+	Granted bool   `json:"granted"` // false: they wait
 	// State and Evidence are those of Status.
 	State    State    `json:"state"`
 	Evidence Evidence `json:"evidence,omitempty"`

@@ -14,11 +14,12 @@ printed as soon as it can be opened; a signal (Ctrl-C) ends it.
   -json             print the address as {"url"}
 
 The same is at /api/advisory-locks as JSON, for curl and scripts: {"locks", "total",
-"engines", "at"}, where each lock has pid, application_name, state, query_start,
-namespace (its folder, from DIR), entity_id (its file), mode, granted (false: it is
-waited for), duration (seconds), engine (the DIR), hostname, evidence and blocked_by.
-What is not known is null. A DIR that can't be read is said so in engines, and on the
-page; the others are shown.
+"engines", "host", "at"}. Each lock has the fields of "holdfast status -json" (path,
+state, evidence, holder), and further: pid, application_name, query_start, namespace
+(its folder, from DIR), entity_id (its file), mode, granted (false: this one waits, and
+there is no holder), duration (seconds), engine (the DIR), hostname, blocked_by, and
+next (what can be done, in lines). What is not known is null, or left out of holder. A
+DIR that can't be read is said so in engines, and on the page; the others are shown.
 
 On a loopback address only requests for localhost or a loopback address are answered,
 so that no page from elsewhere can read the locks by having its own name lead here.

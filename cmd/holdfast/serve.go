@@ -46,7 +46,7 @@ func (a *app) serve(args []string) int {
 		if err != nil {
 			return a.fail(err)
 		}
-		engines = append(engines, monitor.Engine{Name: dir, Lister: lockFiles{path}})
+		engines = append(engines, monitor.Engine{Name: dir, Lister: lockFiles{path}, Next: advice})
 	}
 	// Before it listens: whoever has read the address may end it.
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
@@ -177,14 +177,14 @@ func (f lockFiles) key(path string) lock.Key {
 // entries are who has a lock, and who waits for it.
 func entries(key lock.Key, s lock.Status, kernel platform.KernelLocks) (all []lock.Entry) {
 	if s.State != lock.StateFree {
-		all = append(all, lock.Entry{Key: key, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder})
+		all = append(all, lock.Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder})
 	}
 	sibling, err := platform.IdentifyFile(s.Path + ".flock")
 	if err != nil {
 		return all // nobody can wait for what is not there
 	}
 	for _, pid := range kernel.Waiting(sibling) {
-		w := lock.Entry{Key: key, State: lock.StateHeld, Evidence: lock.KernelLockHeld}
+		w := lock.Entry{Key: key, Path: s.Path, State: lock.StateHeld, Evidence: lock.KernelLockHeld}
 		if pid > 0 {
 			w.Who = &lock.LockInfo{PID: pid}
 		}

@@ -14,6 +14,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -30,6 +31,9 @@ type Lister interface {
 type Engine struct {
 	Name   string
 	Lister Lister
+	// Next, if set, says what a person can do about a lock that somebody has, in
+	// lines; the page shows it.
+	Next func(lock.Status) []string
 }
 
 // answerTime is how long an engine may take. One that has not answered by then is
@@ -48,14 +52,18 @@ const answerTime = 5 * time.Second
 //
 // The handler may be used by several goroutines at once.
 func New(engines ...Engine) http.Handler {
-	h := &handler{}
+	host, _ := os.Hostname() // without it the page names none
+	h := &handler{host: host}
 	for _, e := range engines {
 		h.engines = append(h.engines, &engine{Engine: e})
 	}
 	return h
 }
 
-type handler struct{ engines []*engine }
+type handler struct {
+	host    string
+	engines []*engine
+}
 
 // ServeHTTP answers GET and HEAD.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
