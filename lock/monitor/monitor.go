@@ -15,7 +15,6 @@ import (
 	"iter"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
@@ -50,6 +49,10 @@ const answerTime = 5 * time.Second
 // answer, so that many watchers are no more work for it than one, and one that never
 // answers holds up one goroutine, not one for each request.
 //
+// Both are compressed for clients that take gzip. The JSON has an entity tag, which
+// changes when more has changed than the time: a request that gives it in If-None-Match
+// is answered by 304 until then.
+//
 // The handler may be used by several goroutines at once.
 func New(engines ...Engine) http.Handler {
 	host, _ := os.Hostname() // without it the page names none
@@ -83,19 +86,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	body := page
+	header.Set("Vary", "Accept-Encoding")
 	if path == "/" {
 		header.Set("Content-Type", "text/html; charset=utf-8")
-	} else {
-		header.Set("Content-Type", "application/json; charset=utf-8")
-		var err error
-		if body, err = h.report(r.Context()).encode(); err != nil {
-			http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
-			return
-		}
+		send(w, r, page)
+		return
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(body) // it fails when nobody listens any more
+	report := h.report(r.Context())
+	tag, err := report.tag()
+	if err != nil {
+		http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
+		return
 	}
+	header.Set("ETag", tag)
+	if has(r, tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	body, err := report.encode()
+	if err != nil {
+		http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
+		return
+	}
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	send(w, r, body)
 }
