@@ -238,8 +238,37 @@ func TestServe_Address(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if ip := net.ParseIP(u.Hostname()); ip.IsUnspecified() {
+		t.Errorf("%s is no address that one can go to from elsewhere", said.URL)
+	}
+	if code, _ := get(t, said.URL, ""); code != http.StatusOK {
+		t.Errorf("at %s, which it says, it answers %d", said.URL, code)
+	}
 	if code, _ := get(t, "http://127.0.0.1:"+u.Port()+"/", "monitor.example"); code != http.StatusOK {
 		t.Errorf("where it is meant to be reached from elsewhere, it answers %d", code)
+	}
+}
+
+// TestServe_Twice: a folder counts once, by whatever name, and as a part of another.
+func TestServe_Twice(t *testing.T) {
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(sub, "far.lock"), foreign)
+	other := filepath.Join(t.TempDir(), "sub") // which only begins alike
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{sub, dir, dir + "/", other, filepath.Join(dir, "sub", "..")}
+	if link := filepath.Join(t.TempDir(), "link"); os.Symlink(dir, link) == nil {
+		dirs = append(dirs, link)
+	}
+	_, at := startServe(t, dirs...)
+	r := locksAt(t, at, func(monitor.Report) bool { return true })
+	if r.Total != 1 || len(r.Engines) != 2 || r.Engines[0].Name != dir || r.Engines[1].Name != other {
+		t.Errorf("the report is %+v", r)
 	}
 }
 
