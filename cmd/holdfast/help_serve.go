@@ -4,9 +4,9 @@ const serveSynopsis = "holdfast serve [-addr HOST:PORT|unix:PATH] [-json] DIR...
 
 const serveHelp = `Serves a page that shows the locks below each DIR: who holds them, since when, on
 what evidence they are believed to live, and who waits for whom. It refreshes itself.
-A DIR that is named twice, or is part of another, counts once.
-Free locks are not shown, and nothing is changed by looking. The page's address is
-printed as soon as it can be opened; a signal (Ctrl-C) ends it.
+Free locks are not shown, and nothing is changed by looking. A DIR that is named twice,
+or is part of another, counts once. The page's address is printed as soon as it can be
+opened; a signal (Ctrl-C) ends it.
 
   -addr HOST:PORT   where to listen; without it 127.0.0.1:0, a free port that only this
                     machine can reach. What locks say of their holders (pids, hosts,
@@ -23,9 +23,10 @@ The same is at /api/advisory-locks as JSON, for curl and scripts: {"locks", "tot
 "engines", "host", "at"}. Each lock has the fields of "holdfast status -json" (path,
 state, evidence, holder), and further: pid, application_name, query_start, namespace
 (its folder, from DIR), entity_id (its file), mode, granted (false: this one waits, and
-there is no holder), duration (seconds), engine (the DIR, absolute), hostname, blocked_by, and
-next (what can be done, in lines). What is not known is null, or left out of holder. A
-DIR that can't be read is said so in engines, and on the page; the others are shown.
+there is no holder), duration (seconds), engine (the DIR, absolute), hostname,
+blocked_by, and next (what can be done, in lines). What is not known is null, or left
+out of holder. A DIR that can't be read is said so in engines, and on the page; the
+others are shown.
 
 On a loopback address only requests for localhost or a loopback address are answered,
 so that no page from elsewhere can read the locks by having its own name lead here.

@@ -90,7 +90,10 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	}
 	lockPath := path + ".lock"
 	held, err := lock.File{Path: lockPath, Cmd: "holdfast serve"}.TryAcquire(ctx)
-	if err != nil {
+	var locked *lock.ErrLocked
+	if errors.As(err, &locked) {
+		return nil, fmt.Errorf("a server listens at %s already: %w", path, err)
+	} else if err != nil {
 		return nil, err
 	}
 	unlock := func() {
@@ -115,7 +118,10 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	} else if err != nil {
 		return nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // it would remove whatever lies there by then
+	// Not there on every system: it would remove whatever lies there by then.
+	if u, ok := l.(interface{ SetUnlinkOnClose(bool) }); ok {
+		u.SetUnlinkOnClose(false)
+	}
 	made, err := os.Lstat(path)
 	if err != nil {
 		_ = l.Close()

@@ -81,7 +81,7 @@ func TestServe_Socket(t *testing.T) {
 
 	// A living server is left alone.
 	_, stderr := wantCode(t, exitError, "serve", "-addr", "unix:"+path, dir)
-	wantText(t, stderr, path, "holdfast serve", "held")
+	wantText(t, stderr, "a server listens at "+path, "holdfast serve", "end that process")
 	wantAnswer(t, path)
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	if code, rest, stderr := p.finish(); code != exitOK || rest+stderr != "" {

@@ -94,20 +94,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	report := h.report(r.Context())
 	tag, err := report.tag()
+	if err == nil && has(r, tag) {
+		header.Set("ETag", tag)
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	body, err := report.encode() // it fails if, and as, tag does
 	if err != nil {
 		http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
 		return
 	}
 	header.Set("ETag", tag)
-	if has(r, tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	body, err := report.encode()
-	if err != nil {
-		http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
-		return
-	}
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	send(w, r, body)
 }

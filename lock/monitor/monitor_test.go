@@ -90,7 +90,7 @@ func errorOf(t *testing.T, r monitor.Report, name string) string {
 // TestReport: every field, in a bubble where the time stands still.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now() // midnight UTC 2000-01-01
+		began := time.Now().UTC() // midnight 2000-01-01
 		next := func(s lock.Status) []string {
 			nonce := ""
 			if s.Holder != nil {
