@@ -160,6 +160,9 @@ func TestDir_ListWaiting(t *testing.T) {
 		return len(entries) == 3
 	})
 	e := entries[1]
+	if e.Path != at.Path || entries[0].Path != at.Path {
+		t.Errorf("the paths are %q and %q, want %q", entries[0].Path, e.Path, at.Path)
+	}
 	if e.Key != key || e.Granted || e.State != lock.StateHeld || !slices.Equal(e.BlockedBy, []int{os.Getpid()}) {
 		t.Errorf("listed as %+v", e)
 	}

@@ -52,8 +52,10 @@ var _ Hold = (*Held)(nil)
 
 // Entry is one holder of a lock, or one who waits for it.
 type Entry struct {
-	Key     Key  `json:"key"`
-	Granted bool `json:"granted"` // false: they wait
+	Key Key `json:"key"`
+	// Path is the lock file, absolute; empty where the lock has none.
+	Path    string `json:"path,omitempty"`
+	Granted bool   `json:"granted"` // false: they wait
 	// State and Evidence are those of Status.
 	State    State    `json:"state"`
 	Evidence Evidence `json:"evidence,omitempty"`
@@ -71,7 +73,7 @@ type Entry struct {
 // one for each process, in the order of the queue. Of a free lock for which nobody waits
 // there are none. Who is nil for those of whom the kernel does not tell the pid.
 func (s Status) Entries(key Key) (all []Entry) {
-	held := Entry{Key: key, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder}
+	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder}
 	switch {
 	case s.State == StateFree:
 	case len(s.Processes) == 0:
@@ -95,7 +97,7 @@ func (s Status) Entries(key Key) (all []Entry) {
 		}
 	}
 	for _, w := range s.Waiters {
-		e := Entry{Key: key, State: StateHeld, Evidence: KernelLockHeld, QueryStart: w.Since, BlockedBy: blockers}
+		e := Entry{Key: key, Path: s.Path, State: StateHeld, Evidence: KernelLockHeld, QueryStart: w.Since, BlockedBy: blockers}
 		if w.PID > 0 {
 			e.Who = &LockInfo{PID: w.PID, Cmd: w.Cmd}
 		}

@@ -149,6 +149,13 @@ func (b *browser) press(keys string) {
 	}})
 }
 
+// resize gives the page this many pixels.
+func (b *browser) resize(width, height int) {
+	b.t.Helper()
+	b.call(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": "Emulation.setDeviceMetricsOverride",
+		"params": map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}})
+}
+
 // complaints are the errors on the browser's console since the last call.
 func (b *browser) complaints() (all []string) {
 	b.t.Helper()

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // startServe starts "holdfast serve", and returns the page's address.
@@ -234,7 +235,201 @@ func TestMonitor_ServerGone(t *testing.T) {
 		return strings.Contains(p.text("#alarms"), "Not refreshed since ")
 	})
 	p.find("l.lock") // what was known stays
+	if title := eval[string](b, `return document.title`); !strings.HasPrefix(title, "✕ not refreshed – ") || !strings.HasSuffix(title, dir) {
+		t.Errorf("the title is %q", title)
+	}
 	p.screenshot("gone")
+}
+
+// TestMonitor_ServerGoneUnseen: a tab that is not looked at says so too, in its title.
+func TestMonitor_ServerGoneUnseen(t *testing.T) {
+	b := startBrowser(t)
+	cmd := exec.Command(holdfast, "serve", "-json", t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, cmd)
+	var at struct {
+		URL string `json:"url"`
+	}
+	if err := json.NewDecoder(out).Decode(&at); err != nil {
+		t.Fatal(err)
+	}
+	b.open(at.URL)
+	eventually(t, "the page is there", func() bool { return strings.HasPrefix(eval[string](b, `return document.title`), "0 held") })
+	eval[any](b, `Object.defineProperty(document, "hidden", {get: () => true}); document.dispatchEvent(new Event("visibilitychange"))`)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the title says it", func() bool {
+		return strings.HasPrefix(eval[string](b, `return document.title`), "✕ not refreshed")
+	})
+}
+
+// claimFrom writes a claim of another machine, of which nothing can be told.
+func claimFrom(t *testing.T, path, label string, age time.Duration) {
+	t.Helper()
+	claim := fmt.Sprintf(`{"holdfast":1,"released":false,"pid":1234567,"created_at":%q,"cmd":%q,"nonce":"N0NCE","hostname":"build-17","boot_id":"b","stale_after":17280000000000000}`,
+		time.Now().Add(-age).Format(time.RFC3339), label)
+	if err := os.WriteFile(path, []byte(claim), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMonitor_Layout: at each width one sees, uncut, who holds what, since when and on
+// what evidence; and an open row says all, and what to do.
+func TestMonitor_Layout(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "jobs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	far := filepath.Join(dir, "jobs", "nightly.lock")
+	claimFrom(t, far, "rsync -a /srv/data backup:/srv", 47*time.Hour+59*time.Minute)
+	claimFrom(t, filepath.Join(dir, "deploy.lock"), "deploy production", 100*24*time.Hour+23*time.Hour)
+	claimFrom(t, filepath.Join(dir, "ahead.lock"), "deploy staging", -49*time.Hour)
+	bare := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().Add(-time.Hour).Format(time.RFC3339))
+	if err := os.WriteFile(filepath.Join(dir, "bare.lock"), []byte(bare), 0o600); err != nil {
+		t.Fatal(err) // its evidence is a long one
+	}
+	m := startMember(t, filepath.Join(dir, "held.lock"))
+	m.do("acquire", "held")
+	waits := startMember(t, filepath.Join(dir, "held.lock"))
+	waits.do("acquire", "waiting")
+	dead := startMember(t, filepath.Join(dir, "dead.lock"))
+	dead.do("acquire", "held")
+	dead.kill()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		dirs []string
+	}{{"one", []string{dir}}, {"two", []string{dir, other}}} {
+		p := openMonitor(t, c.dirs...)
+		p.find("waiting")
+		eventually(t, "all rows are there", func() bool { return p.count() == 7 })
+		if title, want := eval[string](p.browser, `return document.title`), host+": "+strings.Join(c.dirs, ", "); !strings.HasSuffix(title, want) {
+			t.Errorf("the title is %q, want %q in it", title, want)
+		}
+		if got := p.text("header"); !strings.Contains(got, host) || !strings.Contains(got, dir) {
+			t.Errorf("at the top it says %q", got)
+		}
+		for _, width := range []int{1300, 1251, 1250, 800, 701, 700, 360} {
+			p.resize(width, 800)
+			if got := eval[int](p.browser, `return document.documentElement.scrollWidth`); got > width {
+				t.Errorf("at %d px the page is %d px wide", width, got)
+			}
+			for _, cut := range eval[[]string](p.browser, `return [...document.querySelectorAll("#rows td")].filter(td => {
+				const box = td.getBoundingClientRect();
+				return td.matches(".state, .lock, .pid, .holder, .for, .mode, .evidence") && td.textContent &&
+					(td.scrollWidth > td.clientWidth || box.width < 20 || box.right > innerWidth || box.left < 0);
+			}).map(td => td.className + ": " + td.textContent)`) {
+				t.Errorf("at %d px, %s folder: cut: %s", width, c.name, cut)
+			}
+			p.screenshot(fmt.Sprintf("%s-%d", c.name, width))
+		}
+		eval[any](p.browser, `document.querySelectorAll("th button")[4].click()`) // by host: build-17's are together
+		eval[any](p.browser, `[...document.querySelectorAll("#rows button")].find(b => b.textContent === "jobs/nightly.lock").click()`)
+		got := eval[string](p.browser, `return document.querySelector(".more").textContent`)
+		for _, want := range []string{far, "N0NCE", "holdfast break -force N0NCE " + far, "if you know"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("an open row says %q, want %q in it", got, want)
+			}
+		}
+		for _, width := range []int{1300, 800, 360} {
+			p.resize(width, 800)
+			if got := eval[int](p.browser, `return document.documentElement.scrollWidth`); got > width {
+				t.Errorf("at %d px, with an open row, the page is %d px wide", width, got)
+			}
+			p.screenshot(fmt.Sprintf("%s-open-%d", c.name, width))
+		}
+		if all := p.complaints(); len(all) > 0 {
+			t.Errorf("the browser complains: %q", all)
+		}
+	}
+}
+
+// TestMonitor_Keyboard: the table is one stop of Tab, and arrow keys lead through it.
+func TestMonitor_Keyboard(t *testing.T) {
+	const tab, up, down, end, enter, right = "\ue004", "\ue013", "\ue015", "\ue010", "\ue007", "\ue014"
+	dir := t.TempDir()
+	for _, name := range []string{"a.lock", "b.lock", "c.lock"} {
+		claimFrom(t, filepath.Join(dir, name), "far away", time.Hour)
+	}
+	p := openMonitor(t, dir)
+	eventually(t, "all rows are there", func() bool { return p.count() == 3 })
+	at := func(want string) {
+		t.Helper()
+		if got := eval[string](p.browser, `return document.activeElement.textContent`); got != want {
+			t.Fatalf("the focus is on %q, want %q", got, want)
+		}
+	}
+	p.filter("lock") // leads to the filter, too
+	p.press(tab)
+	at("a.lock")
+	p.press(down + down)
+	at("c.lock")
+	p.press(down) // there is no further one
+	at("c.lock")
+	if n := eval[int](p.browser, `return [...document.querySelectorAll("#table button")].filter(b => b.tabIndex >= 0).length`); n != 1 {
+		t.Errorf("the table has %d tab stops", n)
+	}
+	p.press(up + enter)
+	at("b.lock")
+	if open := eval[string](p.browser, `return document.activeElement.getAttribute("aria-expanded")`); open != "true" {
+		t.Errorf("Enter does not open the row: %q", open)
+	}
+	p.press(up + up)
+	at("Lock")
+	p.press(right + enter)
+	at("PID")
+	if sorted := eval[string](p.browser, `return document.querySelectorAll("th")[2].getAttribute("aria-sort")`); sorted != "ascending" {
+		t.Errorf("Enter sorts %q", sorted)
+	}
+	p.press(end)
+	at("Evidence") // Engine is not shown
+	p.press(down + down)
+	at("b.lock")
+
+	// The row with the focus goes: the next one has it. The last one goes: the one before.
+	if err := os.Remove(filepath.Join(dir, "b.lock")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its row disappears", func() bool { return p.count() == 2 })
+	at("c.lock")
+	if err := os.Remove(filepath.Join(dir, "c.lock")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its row disappears", func() bool { return p.count() == 1 })
+	at("a.lock")
+
+	// Tab leads on, and back to where one was.
+	p.press(tab)
+	if in := eval[bool](p.browser, `return document.activeElement.closest("#table") !== null`); in {
+		t.Error("Tab does not lead out of the table")
+	}
+}
+
+// TestMonitor_Unchanged: what has not changed is not sent again, and grows older all the
+// same.
+func TestMonitor_Unchanged(t *testing.T) {
+	dir := t.TempDir()
+	claimFrom(t, filepath.Join(dir, "l.lock"), "far away", time.Minute)
+	p := openMonitor(t, dir)
+	before := p.find("l.lock")[5]
+	eventually(t, "it grows older", func() bool { return p.find("l.lock")[5] != before })
+	eventually(t, "it has refreshed itself thrice", func() bool {
+		return eval[int](p.browser, `return performance.getEntriesByType("resource").filter(e => e.name.endsWith("/api/advisory-locks")).length`) >= 4
+	})
+	sent := eval[[]int](p.browser, `return performance.getEntriesByType("resource").filter(e => e.name.endsWith("/api/advisory-locks")).map(e => e.responseStatus)`)
+	if sent[0] != 200 || slices.ContainsFunc(sent[1:], func(status int) bool { return status != 304 }) {
+		t.Errorf("the answers were %v", sent)
+	}
+	if all := p.complaints(); len(all) > 0 {
+		t.Errorf("the browser complains: %q", all)
+	}
 }
 
 // TestMonitor_Many: five thousand locks are all shown, and filtered.

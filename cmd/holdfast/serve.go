@@ -7,8 +7,10 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,51 +32,92 @@ func (a *app) serve(args []string) int {
 	if flags.NArg() == 0 {
 		return a.misuse(flags.Name(), "DIR is missing")
 	}
-	if _, _, err := net.SplitHostPort(*addr); err != nil {
-		return a.misuse(flags.Name(), fmt.Sprintf("-addr %s is no HOST:PORT", visible(*addr)))
+	if path, ok := strings.CutPrefix(*addr, "unix:"); ok && path == "" {
+		return a.misuse(flags.Name(), "-addr unix: lacks the path of the socket")
+	} else if _, _, err := net.SplitHostPort(*addr); !ok && err != nil {
+		return a.misuse(flags.Name(), fmt.Sprintf("-addr %s is neither HOST:PORT nor unix:PATH", visible(*addr)))
 	}
-	var engines []monitor.Engine
-	for _, dir := range flags.Args() {
-		if strings.HasPrefix(dir, "-") && len(engines) > 0 {
+	for _, dir := range flags.Args()[1:] {
+		if strings.HasPrefix(dir, "-") {
 			return a.misuse(flags.Name(), "flags go before DIR: "+visible(dir))
 		}
-		path, err := folder(dir)
-		if err == nil {
-			path, err = filepath.Abs(path)
-		}
-		if err != nil {
-			return a.fail(err)
-		}
-		engines = append(engines, monitor.Engine{Name: dir, Lister: lockFiles{path}})
+	}
+	engines, err := engines(flags.Args())
+	if err != nil {
+		return a.fail(err)
 	}
 	// Before it listens: whoever has read the address may end it.
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
-	l, err := net.Listen("tcp", *addr)
+	l, err := listen(ctx, *addr)
 	if err != nil {
 		return a.fail(err)
 	}
+	defer l.end()
 	defer l.Close()
 	handler := monitor.New(engines...)
-	if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
+	if l.loopback {
 		handler = localOnly(handler)
-	} else {
-		a.say("anyone who can reach " + l.Addr().String() + " can see who holds these locks, with their command lines")
 	}
-	if code := a.announce("http://"+l.Addr().String()+"/", *asJSON); code != exitOK {
+	if l.exposure != "" {
+		a.say("anyone who can reach " + l.exposure + " can see who holds these locks, with their command lines")
+	}
+	if code := a.announce(l, *asJSON); code != exitOK {
 		return code
 	}
 	return a.serveOn(ctx, l, handler)
 }
 
-// announce prints where the page is, for people or for a program that waits for it.
-func (a *app) announce(url string, asJSON bool) int {
-	if asJSON {
-		return a.print(struct {
-			URL string `json:"url"`
-		}{url})
+// engines are the folders, each under its absolute path, and once, though it may be named
+// twice, or be part of another.
+func engines(dirs []string) (all []monitor.Engine, err error) {
+	type place struct {
+		name, path string
+		info       os.FileInfo
 	}
-	if _, err := fmt.Fprintln(a.stdout, "listening on "+url); err != nil {
+	var places []place
+	for _, dir := range dirs {
+		var p place
+		if p.path, err = folder(dir); err == nil {
+			p.path, err = filepath.Abs(p.path)
+		}
+		if err == nil {
+			p.name, err = filepath.Abs(dir)
+		}
+		if err == nil {
+			p.info, err = os.Stat(p.path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(places, func(o place) bool { return os.SameFile(o.info, p.info) }) {
+			places = append(places, p)
+		}
+	}
+	for _, p := range places {
+		if !slices.ContainsFunc(places, func(o place) bool { return o.path != p.path && below(o.path, p.path) }) {
+			all = append(all, monitor.Engine{Name: p.name, Lister: lockFiles{p.path}, Next: advice})
+		}
+	}
+	return all, nil
+}
+
+// below reports whether path is in the folder dir, or below it.
+func below(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// announce prints where the page is, for people or for a program that waits for it.
+func (a *app) announce(l *listener, asJSON bool) int {
+	if asJSON {
+		return a.print(l)
+	}
+	at := l.URL
+	if l.Socket != "" {
+		at = "unix:" + visible(l.Socket)
+	}
+	if _, err := fmt.Fprintln(a.stdout, "listening on "+at); err != nil {
 		return a.fail(err)
 	}
 	return exitOK

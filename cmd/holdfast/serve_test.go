@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -91,14 +93,18 @@ func TestServe(t *testing.T) {
 	if r.Total != 3 || len(r.Engines) != 2 || r.Engines[0].Name != dir || r.Engines[1].Name != other {
 		t.Fatalf("the report is %+v", r)
 	}
-	for i, want := range []struct{ engine, space, name, state, app string }{
+	for i, want := range []struct {
+		engine, space, name string
+		state               lock.State
+		app                 string
+	}{
 		{dir, "a/b", "dead.lock", "dead", "the holder"},
 		{dir, ".", "held", "held", "the holder"},
 		{other, ".", "far.lock", "unknown", "far away"},
 	} {
 		l := r.Locks[i]
 		if l.Engine != want.engine || l.Namespace != want.space || l.EntityID != want.name || l.State != want.state ||
-			!l.Granted || *l.ApplicationName != want.app || *l.Mode != "exclusive" || l.Evidence == nil || l.Duration == nil {
+			!l.Granted || *l.ApplicationName != want.app || *l.Mode != "exclusive" || l.Evidence == "" || l.Duration == nil {
 			t.Errorf("lock %d is %+v, want %+v", i, l, want)
 		}
 	}
@@ -126,6 +132,51 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServe_Schema: of one lock, status, list and the server say the same by the same
+// names; and what is needed to break it is among that.
+func TestServe_Schema(t *testing.T) {
+	dir := t.TempDir()
+	holdLock(t, filepath.Join(dir, "held.lock"))
+	dieHolding(t, filepath.Join(dir, "dead.lock"))
+	far := filepath.Join(dir, "far.lock")
+	write(t, far, foreign)
+	_, at := startServe(t, dir)
+	_, body := get(t, at+"api/advisory-locks", "")
+	var report struct{ Locks []map[string]any }
+	if err := json.Unmarshal([]byte(body), &report); err != nil || len(report.Locks) != 3 {
+		t.Fatalf("%v in %s", err, body)
+	}
+	listed, _ := wantCode(t, exitOK, "list", "-json", dir)
+	for i, line := range strings.Split(strings.TrimSpace(listed), "\n") {
+		row := report.Locks[i]
+		_, one, _ := holdfast(t, "status", "-json", row["path"].(string))
+		if one != line+"\n" {
+			t.Errorf("list says %s\nstatus says %s", line, one)
+		}
+		var status map[string]any
+		if err := json.Unmarshal([]byte(line), &status); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range status {
+			if !reflect.DeepEqual(row[name], want) {
+				t.Errorf("%s is %v to status, and %v to the server", name, want, row[name])
+			}
+		}
+		for _, name := range []string{"pid", "application_name", "state", "query_start", "namespace", "entity_id", "mode", "granted", "duration"} {
+			if row[name] == nil {
+				t.Errorf("the seed's field %s is %v in %v", name, row[name], row)
+			}
+		}
+	}
+	row := report.Locks[1]
+	nonce := row["holder"].(map[string]any)["nonce"].(string)
+	if next := row["next"].([]any); row["path"] != far || next[len(next)-1] != "  holdfast break -force "+nonce+" "+far {
+		t.Errorf("of what can't be told it says %v", row)
+	}
+	wantCode(t, exitOK, "break", "-force", nonce, row["path"].(string))
+	wantFile(t, far, false)
+}
+
 func TestServe_Waiter(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells who waits")
@@ -137,7 +188,7 @@ func TestServe_Waiter(t *testing.T) {
 	_, at := startServe(t, dir)
 	r := locksAt(t, at, func(r monitor.Report) bool { return r.Total == 2 })
 	w := r.Locks[1]
-	if w.Granted || *w.PID != waiter.cmd.Process.Pid || len(w.BlockedBy) != 1 || w.BlockedBy[0] != holder.cmd.Process.Pid || w.EntityID != "l.lock" {
+	if w.Path != path || len(w.Next) == 0 || w.Granted || *w.PID != waiter.cmd.Process.Pid || len(w.BlockedBy) != 1 || w.BlockedBy[0] != holder.cmd.Process.Pid || w.EntityID != "l.lock" {
 		t.Errorf("who waits is %+v", w)
 	}
 	holder.finish()
@@ -187,8 +238,37 @@ func TestServe_Address(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if ip := net.ParseIP(u.Hostname()); ip.IsUnspecified() {
+		t.Errorf("%s is no address that one can go to from elsewhere", said.URL)
+	}
+	if code, _ := get(t, said.URL, ""); code != http.StatusOK {
+		t.Errorf("at %s, which it says, it answers %d", said.URL, code)
+	}
 	if code, _ := get(t, "http://127.0.0.1:"+u.Port()+"/", "monitor.example"); code != http.StatusOK {
 		t.Errorf("where it is meant to be reached from elsewhere, it answers %d", code)
+	}
+}
+
+// TestServe_Twice: a folder counts once, by whatever name, and as a part of another.
+func TestServe_Twice(t *testing.T) {
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(sub, "far.lock"), foreign)
+	other := filepath.Join(t.TempDir(), "sub") // which only begins alike
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{sub, dir, dir + "/", other, filepath.Join(dir, "sub", "..")}
+	if link := filepath.Join(t.TempDir(), "link"); os.Symlink(dir, link) == nil {
+		dirs = append(dirs, link)
+	}
+	_, at := startServe(t, dirs...)
+	r := locksAt(t, at, func(monitor.Report) bool { return true })
+	if r.Total != 1 || len(r.Engines) != 2 || r.Engines[0].Name != dir || r.Engines[1].Name != other {
+		t.Errorf("the report is %+v", r)
 	}
 }
 

@@ -118,7 +118,7 @@ func (h *handler) report(ctx context.Context) Report {
 		asked.Go(func() { answers[i].entries, answers[i].err = e.ask(ctx) })
 	}
 	asked.Wait()
-	r := Report{Locks: []Lock{}, Engines: []EngineState{}, At: time.Now().UTC()}
+	r := Report{Locks: []Lock{}, Engines: []EngineState{}, Host: h.host, At: time.Now().UTC()}
 	for i, e := range h.engines {
 		state := EngineState{Name: e.Name}
 		if err := answers[i].err; err != nil {
@@ -126,7 +126,7 @@ func (h *handler) report(ctx context.Context) Report {
 		}
 		r.Engines = append(r.Engines, state)
 		for _, entry := range answers[i].entries {
-			r.Locks = append(r.Locks, describe(e.Name, entry, r.At))
+			r.Locks = append(r.Locks, describe(e.Engine, entry, r.At))
 		}
 	}
 	r.Total = len(r.Locks)

@@ -14,7 +14,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"strconv"
+	"os"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
@@ -30,6 +30,9 @@ type Lister interface {
 type Engine struct {
 	Name   string
 	Lister Lister
+	// Next, if set, says what a person can do about a lock that somebody has, in
+	// lines; the page shows it.
+	Next func(lock.Status) []string
 }
 
 // answerTime is how long an engine may take. One that has not answered by then is
@@ -46,16 +49,24 @@ const answerTime = 5 * time.Second
 // answer, so that many watchers are no more work for it than one, and one that never
 // answers holds up one goroutine, not one for each request.
 //
+// Both are compressed for clients that take gzip. The JSON has an entity tag, which
+// changes when more has changed than the time: a request that gives it in If-None-Match
+// is answered by 304 until then.
+//
 // The handler may be used by several goroutines at once.
 func New(engines ...Engine) http.Handler {
-	h := &handler{}
+	host, _ := os.Hostname() // without it the page names none
+	h := &handler{host: host}
 	for _, e := range engines {
 		h.engines = append(h.engines, &engine{Engine: e})
 	}
 	return h
 }
 
-type handler struct{ engines []*engine }
+type handler struct {
+	host    string
+	engines []*engine
+}
 
 // ServeHTTP answers GET and HEAD.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -75,19 +86,25 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	body := page
+	header.Set("Vary", "Accept-Encoding")
 	if path == "/" {
 		header.Set("Content-Type", "text/html; charset=utf-8")
-	} else {
-		header.Set("Content-Type", "application/json; charset=utf-8")
-		var err error
-		if body, err = h.report(r.Context()).encode(); err != nil {
-			http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
-			return
-		}
+		send(w, r, page)
+		return
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(body) // it fails when nobody listens any more
+	report := h.report(r.Context())
+	tag, err := report.tag()
+	if err == nil && has(r, tag) {
+		header.Set("ETag", tag)
+		w.WriteHeader(http.StatusNotModified)
+		return
 	}
+	body, err := report.encode() // it fails if, and as, tag does
+	if err != nil {
+		http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
+		return
+	}
+	header.Set("ETag", tag)
+	header.Set("Content-Type", "application/json; charset=utf-8")
+	send(w, r, body)
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,6 +65,15 @@ func report(t *testing.T, h http.Handler) (r monitor.Report) {
 	return r
 }
 
+func hostname(t *testing.T) string {
+	t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host
+}
+
 func errorOf(t *testing.T, r monitor.Report, name string) string {
 	t.Helper()
 	for _, e := range r.Engines {
@@ -80,18 +90,27 @@ func errorOf(t *testing.T, r monitor.Report, name string) string {
 // TestReport: every field, in a bubble where the time stands still.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now() // midnight UTC 2000-01-01
+		began := time.Now().UTC() // midnight 2000-01-01
+		next := func(s lock.Status) []string {
+			nonce := ""
+			if s.Holder != nil {
+				nonce = s.Holder.Nonce
+			}
+			return []string{string(s.State), s.Path + " " + nonce}
+		}
 		h := monitor.New(
-			monitor.Engine{Name: "files", Lister: of(
-				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Granted: true, State: lock.StateHeld, Evidence: lock.KernelLockHeld,
-					Who: &lock.LockInfo{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm"}},
-				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, State: lock.StateHeld, Evidence: lock.KernelLockHeld,
+			monitor.Engine{Name: "files", Next: next, Lister: of(
+				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", Granted: true, State: lock.StateHeld, Evidence: lock.KernelLockHeld,
+					Who: &lock.LockInfo{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm", Nonce: "N"}},
+				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", State: lock.StateHeld, Evidence: lock.KernelLockHeld,
 					Who: &lock.LockInfo{PID: 13}, BlockedBy: []int{12}},
 				lock.Entry{Key: lock.Key{Space: ".", Name: "b.lock"}, Granted: true, State: lock.StateUnknown},
 				lock.Entry{Key: lock.Key{Space: ".", Name: "c.lock"}, Granted: true, State: lock.StateDead,
 					Who: &lock.LockInfo{PID: 14, CreatedAt: began.Add(time.Hour), Mode: "shared"}},
 			)},
 			monitor.Engine{Name: "database", Lister: of(
+				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, Granted: true, State: lock.StateHeld, Activity: "idle",
+					Who: &lock.LockInfo{PID: 98, CreatedAt: began}},
 				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, State: lock.StateHeld, Activity: "active",
 					QueryStart: began.Add(time.Second).In(time.FixedZone("", 3600)),
 					Who:        &lock.LockInfo{PID: 99, Cmd: "worker", CreatedAt: began}, BlockedBy: []int{98, 97}},
@@ -99,12 +118,17 @@ func TestReport(t *testing.T) {
 		)
 		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
 		got := strings.ReplaceAll(strings.TrimSpace(ask(h, "GET", api).Body.String()), `},{`, "},\n{")
-		const want = `{"locks":[{"pid":12,"application_name":"deploy","state":"held","query_start":"2000-01-01T00:00:00Z","namespace":"jobs","entity_id":"a.lock","mode":"exclusive","granted":true,"duration":90.001,"engine":"files","hostname":"vm","evidence":"kernel lock held","blocked_by":[]},
-{"pid":13,"application_name":null,"state":"held","query_start":null,"namespace":"jobs","entity_id":"a.lock","mode":null,"granted":false,"duration":null,"engine":"files","hostname":null,"evidence":"kernel lock held","blocked_by":[12]},
-{"pid":null,"application_name":null,"state":"unknown","query_start":null,"namespace":".","entity_id":"b.lock","mode":null,"granted":true,"duration":null,"engine":"files","hostname":null,"evidence":null,"blocked_by":[]},
-{"pid":14,"application_name":null,"state":"dead","query_start":"2000-01-01T01:00:00Z","namespace":".","entity_id":"c.lock","mode":"shared","granted":true,"duration":-3509.999,"engine":"files","hostname":null,"evidence":null,"blocked_by":[]},
-{"pid":99,"application_name":"worker","state":"active","query_start":"2000-01-01T00:00:01Z","namespace":"agent","entity_id":"7","mode":"exclusive","granted":false,"duration":89.001,"engine":"database","hostname":null,"evidence":null,"blocked_by":[98,97]}],"total":5,"engines":[{"name":"files","error":null},
-{"name":"database","error":null}],"at":"2000-01-01T00:01:30.001234567Z"}`
+		host, err := json.Marshal(hostname(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `{"locks":[{"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","holder":{"pid":12,"created_at":"2000-01-01T00:00:00Z","cmd":"deploy","nonce":"N","hostname":"vm"},"pid":12,"application_name":"deploy","query_start":"2000-01-01T00:00:00Z","namespace":"jobs","entity_id":"a.lock","mode":"exclusive","granted":true,"duration":90.001,"engine":"files","hostname":"vm","blocked_by":[],"next":["held","/l/jobs/a.lock N"]},
+{"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","pid":13,"application_name":null,"query_start":null,"namespace":"jobs","entity_id":"a.lock","mode":null,"granted":false,"duration":null,"engine":"files","hostname":null,"blocked_by":[12],"next":["nothing: it is let in when those before it have let go"]},
+{"path":"","state":"unknown","evidence":"","pid":null,"application_name":null,"query_start":null,"namespace":".","entity_id":"b.lock","mode":null,"granted":true,"duration":null,"engine":"files","hostname":null,"blocked_by":[],"next":["unknown"," "]},
+{"path":"","state":"dead","evidence":"","holder":{"pid":14,"created_at":"2000-01-01T01:00:00Z","mode":"shared"},"pid":14,"application_name":null,"query_start":"2000-01-01T01:00:00Z","namespace":".","entity_id":"c.lock","mode":"shared","granted":true,"duration":-3509.999,"engine":"files","hostname":null,"blocked_by":[],"next":["dead"," "]},
+{"path":"","state":"idle","evidence":"","holder":{"pid":98,"created_at":"2000-01-01T00:00:00Z"},"pid":98,"application_name":null,"query_start":"2000-01-01T00:00:00Z","namespace":"agent","entity_id":"7","mode":"exclusive","granted":true,"duration":90.001,"engine":"database","hostname":null,"blocked_by":[],"next":null},
+{"path":"","state":"active","evidence":"","pid":99,"application_name":"worker","query_start":"2000-01-01T00:00:01Z","namespace":"agent","entity_id":"7","mode":"exclusive","granted":false,"duration":89.001,"engine":"database","hostname":null,"blocked_by":[98,97],"next":["nothing: it is let in when those before it have let go"]}],"total":6,"engines":[{"name":"files","error":null},
+{"name":"database","error":null}],"host":` + string(host) + `,"at":"2000-01-01T00:01:30.001234567Z"}`
 		if got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
@@ -113,7 +137,7 @@ func TestReport(t *testing.T) {
 
 func TestReport_Empty(t *testing.T) {
 	got := ask(monitor.New(), "GET", api).Body.String()
-	if !strings.HasPrefix(got, `{"locks":[],"total":0,"engines":[],"at":"`) {
+	if !strings.HasPrefix(got, `{"locks":[],"total":0,"engines":[],"host":"`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -121,9 +145,12 @@ func TestReport_Empty(t *testing.T) {
 // TestReport_Years: a lock file can name any time, and must not spoil the report.
 func TestReport_Years(t *testing.T) {
 	e := held("l", 1)
-	e.Who.CreatedAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600)) // 10000 in UTC
-	if r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)})); r.Locks[0].QueryStart != nil || r.Locks[0].Duration != nil {
-		t.Errorf("got %+v", r.Locks[0])
+	for _, zone := range []int{-3600, 3600} { // 10000 in UTC, in its own zone
+		e.Who.CreatedAt = time.Date(9999, 12, 31, 23+(zone+3600)/7200, 59, 59, 0, time.FixedZone("", zone))
+		r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)}))
+		if l := r.Locks[0]; (l.QueryStart == nil) != (zone < 0) || (l.Duration == nil) != (zone < 0) || (l.Holder == nil) != (zone > 0) {
+			t.Errorf("zone %d: got %+v", zone, l)
+		}
 	}
 }
 
@@ -239,8 +266,9 @@ func TestReport_Hostile(t *testing.T) {
 	const nasty = "</script><img src=x onerror=alert(1)>\x00\x1b[2J\u009b\u202e\U000e0041\u2028\"\\"
 	e := held(nasty, 1)
 	e.Key.Space, e.Who.Cmd, e.Who.Hostname, e.Who.Mode, e.Activity = nasty, nasty, nasty, nasty, nasty
-	e.Evidence = nasty
-	h := monitor.New(monitor.Engine{Name: nasty, Lister: of(e)},
+	e.Evidence, e.Path = nasty, nasty
+	next := func(lock.Status) []string { return []string{nasty} }
+	h := monitor.New(monitor.Engine{Name: nasty, Lister: of(e), Next: next},
 		monitor.Engine{Name: "b", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
 			yield(lock.Entry{}, errors.New(nasty))
 		})})
@@ -252,7 +280,7 @@ func TestReport_Hostile(t *testing.T) {
 	}
 	r := report(t, h)
 	l := r.Locks[0]
-	for _, got := range []string{l.Namespace, l.EntityID, *l.ApplicationName, *l.Hostname, *l.Mode, l.State, *l.Evidence, l.Engine, errorOf(t, r, "b")} {
+	for _, got := range []string{l.Namespace, l.EntityID, *l.ApplicationName, *l.Hostname, *l.Mode, string(l.State), string(l.Evidence), l.Path, l.Holder.Cmd, l.Next[0], l.Engine, errorOf(t, r, "b")} {
 		if got != nasty {
 			t.Errorf("%q became %q", nasty, got)
 		}

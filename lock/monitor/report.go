@@ -18,7 +18,8 @@ type Report struct {
 	Locks   []Lock        `json:"locks"`   // by engine, in the order each lists them
 	Total   int           `json:"total"`   // how many Locks has
 	Engines []EngineState `json:"engines"` // in the order they were given
-	At      time.Time     `json:"at"`      // when this was answered
+	Host    string        `json:"host"`    // the machine that answers
+	At      time.Time     `json:"at"`      // when it did
 }
 
 // EngineState tells of an engine whether all of its locks are in the report.
@@ -29,12 +30,19 @@ type EngineState struct {
 }
 
 // Lock is one who holds a lock, or waits for it. What is not known is null.
+//
+// Of the lock it says what "holdfast status -json" and "holdfast list -json" say, by
+// the same names: path (empty for a lock without a file), state, evidence, and holder,
+// the claim, which is left out if there is none, and for who waits. Only, where a
+// database says what the session does ("active", "idle"), that is the state. With path
+// and holder.nonce a holder who is gone can be broken: lock.File.BreakForce.
+//
+// pid, application_name, state, query_start, namespace, entity_id, mode, granted and
+// duration are seed advisory-locking's.
 type Lock struct {
-	PID             *int    `json:"pid"`
-	ApplicationName *string `json:"application_name"` // what the holder says it is doing: LockInfo.Cmd
-	// State is what a database says of the session ("active", "idle"), otherwise
-	// lock.Entry's.
-	State string `json:"state"`
+	lock.Status
+	PID             *int    `json:"pid"`              // of who holds, or waits
+	ApplicationName *string `json:"application_name"` // what they say they are doing: LockInfo.Cmd
 	// QueryStart is when a session's query began, otherwise when the lock was taken.
 	QueryStart *time.Time `json:"query_start"`
 	Namespace  string     `json:"namespace"` // Key.Space
@@ -47,22 +55,18 @@ type Lock struct {
 	// negative when that is in the future, by a clock that was set or another host's.
 	Duration  *float64 `json:"duration"`
 	Engine    string   `json:"engine"`
-	Hostname  *string  `json:"hostname"`
-	Evidence  *string  `json:"evidence"`   // why the holder is believed to live, or not
+	Hostname  *string  `json:"hostname"`   // of PID
 	BlockedBy []int    `json:"blocked_by"` // the pids of who is in the way; never null
+	Next      []string `json:"next"`       // what a person can do about it, in lines
 }
 
-func describe(engine string, e lock.Entry, now time.Time) Lock {
+func describe(engine Engine, e lock.Entry, now time.Time) Lock {
 	l := Lock{
-		State:     e.Activity,
+		Status:    lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence},
 		Namespace: e.Key.Space, EntityID: e.Key.Name,
 		Mode:    mode(e),
-		Granted: e.Granted, Engine: engine,
-		Evidence:  known(string(e.Evidence)),
+		Granted: e.Granted, Engine: engine.Name,
 		BlockedBy: append([]int{}, e.BlockedBy...),
-	}
-	if l.State == "" {
-		l.State = string(e.State)
 	}
 	since := e.QueryStart
 	if w := e.Who; w != nil {
@@ -70,6 +74,19 @@ func describe(engine string, e lock.Entry, now time.Time) Lock {
 		if since.IsZero() {
 			since = w.CreatedAt
 		}
+		l.Shared = w.Mode == "shared"
+		if _, err := w.CreatedAt.MarshalText(); err == nil && e.Granted && !w.CreatedAt.IsZero() { // a claim
+			l.Holder = w
+		}
+	}
+	switch {
+	case !e.Granted:
+		l.Next = []string{"nothing: it is let in when those before it have let go"}
+	case engine.Next != nil:
+		l.Next = engine.Next(l.Status)
+	}
+	if e.Activity != "" {
+		l.State = lock.State(e.Activity)
 	}
 	since = since.UTC()
 	if y := since.Year(); !since.IsZero() && 0 <= y && y <= 9999 { // others are no JSON
