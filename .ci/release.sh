@@ -6,7 +6,7 @@
 #   sh .ci/release.sh VERSION        for example v1.2.3
 #
 # Run it when .ci/run is green, which rehearses a release, and does with it what others do
-# (tests/publish_test.go). All is made in a copy: what has failed has changed nothing here,
+# (tests/release_test.go). All is made in a copy: what has failed has changed nothing here,
 # or has left tags out; run it again. A version that was pushed is never made again, as
 # module proxies keep what they saw first.
 #
