@@ -10,7 +10,7 @@
 # or has left tags out; run it again. A version that was pushed is never made again, as
 # module proxies keep what they saw first.
 #
-# Exit codes: 0 the release is made, or was already; 1 it can't be; 2 wrong use.
+# Exit codes: 0 the release is made, or was already; 2 wrong use; all else: it can't be.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -44,6 +44,8 @@ for file in $(git ls-files -- '*/go.mod'); do
 		tags="$tags $module/$version"
 		;;
 	esac
+done
+for file in $(git ls-files -- go.mod '*/go.mod'); do
 	if grep -n '=>' "$file"; then
 		fail "$file has a replace, which others don't see; go.work is the place for it"
 	fi
