@@ -9,8 +9,8 @@ require (
 	github.com/containers/storage v1.59.1
 	github.com/danjacques/gofslock v0.0.0-20240212154529-d899e02bfe22
 	github.com/gofrs/flock v0.13.1
-	github.com/holdfast-go/holdfast v0.0.0
-	github.com/holdfast-go/holdfast/lock/pg v0.0.0
+	github.com/holdfast-go/holdfast v0.1.0
+	github.com/holdfast-go/holdfast/lock/pg v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/juju/fslock v0.0.0-20160525022230-4d5c94c67b4b
 	github.com/juju/mutex/v2 v2.0.0-20220203023141-11eeddb42c6c
@@ -61,7 +61,3 @@ require (
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 )
-
-replace github.com/holdfast-go/holdfast => ../
-
-replace github.com/holdfast-go/holdfast/lock/pg => ../lock/pg

@@ -18,6 +18,7 @@ need flock util-linux  # we must keep out, and be kept out by, flock(1)
 need strace strace     # the order of durable writes is read off it
 need chromium chromium            # the monitor's page is tested in a browser,
 need chromedriver chromium-driver # which this drives
+need git git           # a release is rehearsed
 need python3 python3   # programs in another language take part
 
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then

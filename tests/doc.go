@@ -1,3 +1,4 @@
 // Package tests holds what is tested from outside: the command and the library
-// as real processes, killed at any moment, in containers, beside other programs.
+// as real processes, killed at any moment, in containers, beside other programs; and a
+// release, as those see it who fetch it.
 package tests

@@ -4,8 +4,8 @@ go 1.25.0
 
 require (
 	github.com/hanwen/go-fuse/v2 v2.12.1
-	github.com/holdfast-go/holdfast v0.0.0
-	github.com/holdfast-go/holdfast/lock/pg v0.0.0
+	github.com/holdfast-go/holdfast v0.1.0
+	github.com/holdfast-go/holdfast/lock/pg v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
@@ -18,7 +18,3 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
-
-replace github.com/holdfast-go/holdfast => ../
-
-replace github.com/holdfast-go/holdfast/lock/pg => ../lock/pg

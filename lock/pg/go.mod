@@ -3,7 +3,7 @@ module github.com/holdfast-go/holdfast/lock/pg
 go 1.25.0
 
 require (
-	github.com/holdfast-go/holdfast v0.0.0
+	github.com/holdfast-go/holdfast v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 )
 
@@ -16,5 +16,3 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 )
-
-replace github.com/holdfast-go/holdfast => ../..

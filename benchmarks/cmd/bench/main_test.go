@@ -72,6 +72,16 @@ func readersTogether(t *testing.T, p *peer) {
 	}
 }
 
+// TestModuleVersion: the report says what it measured: this tree, and released peers.
+func TestModuleVersion(t *testing.T) {
+	if got, want := moduleVersion("github.com/holdfast-go/holdfast"), "this tree"; got != want {
+		t.Errorf("holdfast: %q, want %q", got, want)
+	}
+	if got := moduleVersion("github.com/gofrs/flock"); !strings.HasPrefix(got, "v") {
+		t.Errorf("gofrs/flock: %q, want a version", got)
+	}
+}
+
 func TestUnderLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if underLock(path) != 1 {

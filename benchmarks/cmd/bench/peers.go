@@ -81,7 +81,7 @@ func moduleVersion(path string) string {
 	}
 	for _, dep := range info.Deps {
 		if dep.Path == path {
-			if dep.Replace != nil {
+			if dep.Version == "(devel)" { // go.work has it in a folder
 				return "this tree"
 			}
 			return dep.Version

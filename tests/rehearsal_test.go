@@ -1,0 +1,289 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	holdfastModule = "github.com/holdfast-go/holdfast"
+	rehearsed      = "v0.999.0" // a version that never was, and won't be
+)
+
+// sources is a git repository of its own, in a temporary folder, with this tree's files
+// as they are now. Nothing that is done with it is seen elsewhere.
+type sources struct {
+	dir string
+	env []string // for git and the Go tool
+}
+
+func newSources(t *testing.T) *sources {
+	t.Helper()
+	for _, tool := range []string{"git", "sh"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s, to rehearse a release: %v", tool, err)
+		}
+	}
+	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
+	list.Dir = ".."
+	list.Env = plainEnv()
+	files, err := list.Output()
+	if err != nil || len(files) == 0 {
+		t.Skip("needs the git repository, to know which files are released: ", err)
+	}
+	s := &sources{dir: filepath.Join(t.TempDir(), "tree"), env: append(plainEnv(),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a",
+		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOSUMDB=off", "GOPROXY=off")}
+	for name := range strings.SplitSeq(strings.TrimRight(string(files), "\x00"), "\x00") {
+		if err := copyFile(filepath.Join("..", name), filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	s.must(t, ".", "git", "init", "-q", "-b", "main")
+	s.commit(t)
+	return s
+}
+
+// plainEnv is the environment without what git tells its hooks, and Go settings.
+func plainEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GIT_") || strings.HasPrefix(v, "GOFLAGS=") || strings.HasPrefix(v, "GOWORK=")
+	})
+}
+
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, info.Mode().Perm())
+}
+
+// do runs a command in a folder of the tree, or elsewhere if that is absolute.
+func (s *sources) do(folder, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = folder
+	if !filepath.IsAbs(folder) {
+		cmd.Dir = filepath.Join(s.dir, folder)
+	}
+	cmd.Env = append(s.env[:len(s.env):len(s.env)], "PWD="+cmd.Dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(bytes.TrimSpace(out)), err
+}
+
+func (s *sources) must(t *testing.T, folder, name string, args ...string) string {
+	t.Helper()
+	out, err := s.do(folder, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (s *sources) commit(t *testing.T) {
+	t.Helper()
+	s.must(t, ".", "git", "add", "--all", "--force")
+	s.must(t, ".", "git", "commit", "-q", "--allow-empty", "-m", "as it is")
+}
+
+func (s *sources) release(version ...string) (string, error) {
+	return s.do(".", "sh", append([]string{".ci/release.sh"}, version...)...)
+}
+
+// state is what a release changes.
+func (s *sources) state(t *testing.T) string {
+	t.Helper()
+	return s.must(t, ".", "git", "show-ref", "--head", "-d") + s.must(t, ".", "git", "status", "--porcelain")
+}
+
+// edit changes a file of the tree.
+func (s *sources) edit(t *testing.T, name string, change func(string) string) {
+	t.Helper()
+	path := filepath.Join(s.dir, name)
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(change(string(old))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// required is the version that the nested modules require as the tree lies here.
+func (s *sources) required(t *testing.T) string {
+	t.Helper()
+	var work struct {
+		Replace []struct {
+			Old struct{ Path, Version string }
+		}
+	}
+	if err := json.Unmarshal([]byte(s.must(t, ".", "go", "work", "edit", "-json", "go.work")), &work); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range work.Replace {
+		if r.Old.Path == holdfastModule {
+			return r.Old.Version
+		}
+	}
+	t.Fatal("go.work does not say which version of the root is here")
+	return ""
+}
+
+// tag is what makes a version, as release.sh does it: of the root, and of each module
+// that others use.
+func (s *sources) tag(t *testing.T, version string) {
+	t.Helper()
+	s.must(t, ".", "git", "tag", version)
+	for file := range strings.SplitSeq(s.must(t, ".", "git", "ls-files", "*/go.mod"), "\n") {
+		if module := strings.TrimSuffix(file, "/go.mod"); module != "tests" && module != "benchmarks" {
+			s.must(t, ".", "git", "tag", module+"/"+version)
+		}
+	}
+}
+
+// stranger is somebody who knows holdfast's modules from a module proxy alone, where
+// they are as they were tagged. The modules of others come of this machine's cache.
+type stranger struct {
+	*sources
+	modules []string // all that can be had
+	dir     string   // of an empty module
+	bin     string
+}
+
+func newStranger(t *testing.T, s *sources) *stranger {
+	t.Helper()
+	tmp := t.TempDir()
+	others, published := filepath.Join(tmp, "others"), filepath.Join(tmp, "published")
+	cache := filepath.Join(s.must(t, ".", "go", "env", "GOMODCACHE"), "cache", "download")
+	linkOthers(t, cache, others)
+
+	with := func(env ...string) *sources {
+		return &sources{dir: s.dir, env: slices.Concat(s.env, []string{"GOPATH=" + filepath.Join(tmp, "gopath")}, env)}
+	}
+	v := &stranger{dir: filepath.Join(tmp, "stranger"), bin: filepath.Join(tmp, "bin")}
+	proxy := filepath.Join(published, "cache", "download")
+	v.sources = with("GOMODCACHE="+filepath.Join(tmp, "modules"), "GOBIN="+v.bin,
+		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(others))
+
+	// The Go tool fetches from git as a module proxy does, and keeps what it has in the
+	// layout of one.
+	publisher := with("GOMODCACHE="+published, "GOPROXY=direct", "GIT_CONFIG_COUNT=1",
+		"GIT_CONFIG_KEY_0=url.file://"+s.dir+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+holdfastModule)
+	for tag := range strings.SplitSeq(s.must(t, ".", "git", "tag"), "\n") {
+		folder, version := filepath.Split(tag)
+		module := strings.TrimSuffix(holdfastModule+"/"+folder, "/")
+		publisher.must(t, tmp, "go", "mod", "download", module+"@"+version)
+		v.modules = append(v.modules, module)
+	}
+	if err := os.Mkdir(v.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	v.must(t, v.dir, "go", "mod", "init", "example.com/stranger")
+	return v
+}
+
+// linkOthers makes a module proxy of a cache, without what it may have of holdfast.
+func linkOthers(t *testing.T, cache, to string) {
+	t.Helper()
+	ours := filepath.Dir(filepath.FromSlash(holdfastModule))
+	host := filepath.Dir(ours)
+	if err := os.MkdirAll(filepath.Join(to, host), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, below := range []string{".", host} {
+		entries, err := os.ReadDir(filepath.Join(cache, below))
+		if err != nil {
+			t.Skip("needs a module cache, for what holdfast requires: ", err)
+		}
+		for _, e := range entries {
+			name := filepath.Join(below, e.Name())
+			if name == host || name == ours {
+				continue
+			}
+			if err := os.Symlink(filepath.Join(cache, name), filepath.Join(to, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// get gets every module that others use, as its latest version.
+func (v *stranger) get() error {
+	for _, module := range v.modules {
+		if _, err := v.do(v.dir, "go", "get", module+"@latest"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build builds a program that imports what it says.
+func (v *stranger) build(t *testing.T, name, program string) {
+	t.Helper()
+	dir := filepath.Join(v.dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v.must(t, dir, "go", "build", "-mod=mod", "-o", os.DevNull, ".")
+}
+
+// readmePrograms are what the README says in Go: whole programs, and the part about
+// engines, with what it leaves to the reader.
+func readmePrograms(t *testing.T) (programs []string) {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var whole, engines int
+	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllSubmatch(readme, -1) {
+		switch code := string(block[1]); {
+		case strings.HasPrefix(code, "package main\n"):
+			whole++
+			programs = append(programs, code)
+		case strings.Contains(code, "pg.Open("):
+			engines++
+			programs = append(programs, `package main
+import (
+	"context"
+	"`+holdfastModule+`/lock"
+	"`+holdfastModule+`/lock/pg"
+)
+func work(context.Context) error { return nil }
+func main() {
+	ctx, id := context.Background(), ""
+	`+code+`
+	_ = err
+}
+`)
+		}
+	}
+	if whole == 0 || engines == 0 {
+		t.Fatalf("README.md has %d programs and %d examples of an engine, want one of each at least", whole, engines)
+	}
+	return programs
+}
