@@ -21,6 +21,7 @@ type ownFile struct {
 	claim        LockInfo
 	data         []byte    // what is in it; nil before it is whole
 	written      time.Time // when that was done, or later
+	remembered   bool      // it lies on a filesystem that may remember another: see holdsAnew
 	saysReleased int64     // where in the file it says that it is not released; 0 for readers, of whom others may go on
 }
 
@@ -158,7 +159,7 @@ func (a *attempt) removeLeftover(ctx context.Context, aside string) error {
 // writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure the
 // file is removed.
 func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) (*ownFile, error) {
-	own := &ownFile{file: f, path: path, claim: a.newClaim(f.ID(), mode)}
+	own := &ownFile{file: f, path: path, claim: a.newClaim(f.ID(), mode), remembered: !a.fsys.Trusted}
 	data, err := a.encode(own.claim)
 	if err == nil {
 		err = f.WriteAt(data, 0)
@@ -237,10 +238,13 @@ func (o *ownFile) isOurs() error {
 		return pathError("check", o.path, err)
 	case id != o.file.ID(), info.Links == 0:
 		return ErrLost
-	case o.data == nil, info.Size == int64(len(o.data)) && !info.Modified.After(o.written):
+	case o.data == nil, !o.remembered && info.Size == int64(len(o.data)) && !info.Modified.After(o.written):
 		return nil
 	}
 	holds, err := o.file.Holds(o.data)
+	if o.remembered {
+		holds, err = holdsAnew(o.path, o.data)
+	}
 	switch {
 	case err != nil:
 		return pathError("check", o.path, err)

@@ -116,6 +116,9 @@ func (a *attempt) remove(ctx context.Context, path string, f *found, looked step
 		defer func() { err = also(err, a.discard(right)) }()
 	}
 	same, err := f.same()
+	if err == nil && same && !a.fsys.Trusted {
+		same, err = holdsAnew(path, f.data)
+	}
 	if err != nil {
 		return pathError("read", path, err)
 	}
@@ -128,6 +131,20 @@ func (a *attempt) remove(ctx context.Context, path string, f *found, looked step
 		return errMoved
 	}
 	return ignoreAbsent(platform.Remove(path))
+}
+
+// holdsAnew reports whether the file at a path has these contents, for filesystems that
+// remember (FUSE, NFS): those may take a new file that got the number of one that is gone
+// for that one, and go on reading this from a descriptor of before.
+func holdsAnew(path string, data []byte) (bool, error) {
+	f, err := platform.Open(path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	holds, err := f.Holds(data)
+	return holds, errors.Join(err, f.Close())
 }
 
 // discard removes a file of ours, if it is still there (rule B), and lets go of it. If it
