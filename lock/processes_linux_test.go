@@ -119,6 +119,7 @@ func TestProcesses_NotTheDead(t *testing.T) {
 	if err := sibling.Close(); err != nil {
 		t.Fatal(err)
 	}
+	parkedIs(t, 0)
 	if l := lock.InTheWay(f); l != nil {
 		t.Errorf("%v is in the way", l)
 	}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -18,12 +19,15 @@ import (
 // Whoever reads the file, lock or no lock, sees the old contents or the new, never
 // a mix; and when Update has returned nil, the new ones outlive a crash of the
 // machine. The file keeps its mode, and its owner where that is permitted; a new
-// one gets 0644 less the umask. Hard links, extended attributes and ACLs are not
+// one gets 0644 less the umask. The new contents are first written to ".NAME.holdfast-tmp"
+// beside it, which is nobody else's name to use. Hard links, extended attributes and ACLs are not
 // carried over. If path is a symbolic link, the file that it leads to is changed,
 // and the lock is beside that.
 //
-// If change returns an error or panics, nothing has changed, and the error or
-// panic is passed on as it is. If Update itself fails to write, the file has its
+// If change returns ErrUnchanged, or what is there already, the file is left as it is,
+// without error. If it returns nil, and not so much as an empty slice, that is an error,
+// as it is with any other error, or panic, of change: nothing has changed, and it is
+// passed on as it is. If Update itself fails to write, the file has its
 // old contents; only if syncing the folder is what failed, it has the new ones,
 // which a crash may undo. A lock that was lost is found out before the file is
 // replaced; or after, and then the new contents stand, and the error matches ErrLost.
@@ -34,6 +38,9 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 	if err != nil {
 		return err
 	}
+	if err := checkUpdatable(path); err != nil { // without a lock, which would leave its sibling
+		return pathError("update", path, err)
+	}
 	f := File{Path: path + ".lock", Cmd: "update"}
 	done := false
 	err = f.Do(ctx, func(ctx context.Context) error {
@@ -41,9 +48,17 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 		if err != nil {
 			return pathError("update", path, err)
 		}
+		was := bytes.Clone(old) // change may write to old
 		contents, err := change(old)
-		if err != nil {
+		switch {
+		case err == ErrUnchanged:
+			return nil
+		case err != nil:
 			return err
+		case contents == nil:
+			return pathError("update", path, errNoContents)
+		case old != nil && bytes.Equal(was, contents):
+			return nil
 		}
 		if ctx.Err() != nil { // the caller has given up meanwhile
 			return pathError("update", path, contextError(ctx))
@@ -61,6 +76,22 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 		return nil // the new contents stand, and the lock is let go of, whatever becomes of its file
 	}
 	return err
+}
+
+// ErrUnchanged, returned by the function that Update calls, leaves the file as it is.
+var ErrUnchanged = errors.New("left as it is")
+
+var errNoContents = errors.New("the change gave no contents; an empty slice empties the file, and ErrUnchanged leaves it as it is")
+
+// checkUpdatable refuses what can't be read as a file, if anything is there.
+func checkUpdatable(path string) error {
+	f, err := platform.Open(path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // followLinks returns the path of the file itself, absolute, so that all names of

@@ -148,7 +148,7 @@ func TestUpdate_Killed(t *testing.T) {
 	var end ledger
 	update(t, path, func(old []byte) (_ []byte, err error) {
 		end, err = readLedger(old)
-		return old, err
+		return append(old, '\n'), err // another, so that it is written
 	})
 	hasContents(t, path, string(getFile(t, path))) // no litter, nor a lock
 	if len(reported) != procs+kills {

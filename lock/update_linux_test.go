@@ -71,7 +71,7 @@ func TestUpdate_FIFO(t *testing.T) {
 	refused(t, path)
 	// Nor is one at the temporary name waited for.
 	path = filepath.Join(t.TempDir(), "f")
-	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), ".f.tmp"), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	promptly(t, "Update", func() { update(t, path, into("new")) })

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // into returns a change to these contents.
@@ -54,7 +55,7 @@ func TestUpdate_CreatesAndChanges(t *testing.T) {
 		if old != nil {
 			t.Errorf("old is %q, want nil for a file that does not exist", old)
 		}
-		return nil, nil
+		return []byte{}, nil
 	})
 	hasContents(t, path, "")
 	update(t, path, func(old []byte) ([]byte, error) {
@@ -70,6 +71,11 @@ func TestUpdate_CreatesAndChanges(t *testing.T) {
 		return append(old[:4], '!'), nil
 	})
 	hasContents(t, path, "long!")
+	update(t, path, func(old []byte) ([]byte, error) {
+		old[0] = 'L' // in place
+		return old, nil
+	})
+	hasContents(t, path, "Long!")
 	big := strings.Repeat("0123456789abcdef", 1<<18) // 4 MiB
 	update(t, path, into(big))
 	update(t, path, func(old []byte) ([]byte, error) {
@@ -155,6 +161,17 @@ func TestUpdate_ChangeFails(t *testing.T) {
 					t.Errorf("error is %v, want the very one", err)
 				}
 			},
+			"nothing": func(path string) {
+				err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return nil, nil })
+				if err == nil || !strings.Contains(err.Error(), "ErrUnchanged") || !strings.Contains(err.Error(), path) {
+					t.Errorf("error is %v, want one that says what to do", err)
+				}
+			},
+			"unchanged": func(path string) {
+				if err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("x"), lock.ErrUnchanged }); err != nil {
+					t.Error(err)
+				}
+			},
 			"panic": func(path string) {
 				defer func() {
 					if got := recover(); got != value {
@@ -193,6 +210,31 @@ func TestUpdate_ChangeFails(t *testing.T) {
 				isFree(t, path+".lock")
 			})
 		}
+	}
+}
+
+// TestUpdate_SameContents: what is there already is not written again.
+func TestUpdate_SameContents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("same"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := platform.IdentifyFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Update(t.Context(), path, into("same")); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := platform.IdentifyFile(path); err != nil || after != before {
+		t.Errorf("it is another file: %v", err)
+	}
+	// A new file that is empty is one.
+	if err := lock.Update(t.Context(), path+"2", into("")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path + "2"); err != nil || len(got) != 0 {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -284,7 +326,7 @@ func refused(t *testing.T, path string) error {
 	} else if !strings.Contains(err.Error(), dir) {
 		t.Errorf("error does not say where: %v", err)
 	}
-	sameTree(t, before, treeState(t, dir, filepath.Base(path)+".lock.flock"))
+	sameTree(t, before, treeState(t, dir)) // no sibling either
 	return err
 }
 
@@ -365,7 +407,7 @@ func TestUpdate_LeftoverTemp(t *testing.T) {
 				if exists {
 					putFile(t, path, []byte("old"), time.Time{})
 				}
-				if err := plant(filepath.Join(filepath.Dir(path), ".f.tmp")); err != nil {
+				if err := plant(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp")); err != nil {
 					t.Skip("needs symbolic links: ", err)
 				}
 				before := treeState(t, victims)
@@ -384,11 +426,11 @@ func TestUpdate_LeftoverTemp(t *testing.T) {
 	t.Run("folder", func(t *testing.T) { // can't be a writer's
 		path := filepath.Join(t.TempDir(), "f")
 		putFile(t, path, []byte("old"), time.Time{})
-		if err := os.Mkdir(filepath.Join(filepath.Dir(path), ".f.tmp"), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		before := treeState(t, filepath.Dir(path))
-		if err := lock.Update(t.Context(), path, into("new")); err == nil || !strings.Contains(err.Error(), ".f.tmp") {
+		if err := lock.Update(t.Context(), path, into("new")); err == nil || !strings.Contains(err.Error(), ".f.holdfast-tmp") {
 			t.Errorf("error is %v", err)
 		}
 		sameTree(t, before, treeState(t, filepath.Dir(path), "f.lock.flock"))

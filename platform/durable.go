@@ -7,16 +7,20 @@ import (
 	"path/filepath"
 )
 
+// TempSuffix ends the name of a file that WriteDurably has not finished, or whose writer
+// died; it begins with a dot.
+const TempSuffix = ".holdfast-tmp"
+
 // WriteDurably replaces the contents of the file at path, or creates it, so that
 // readers see the old contents or the new, and the new ones outlive a crash of the
 // machine once it has returned:
 //
-//	open(".NAME.tmp", O_CREAT|O_EXCL|O_WRONLY, 0600)
+//	open(".NAME.holdfast-tmp", O_CREAT|O_EXCL|O_WRONLY, 0600)
 //	fchown, fchmod    as the old file had them
 //	write
 //	fchmod            where a program's special bits are to be kept
 //	fsync, close
-//	rename(".NAME.tmp", "NAME")
+//	rename(".NAME.holdfast-tmp", "NAME")
 //	open("."), fsync, close
 //
 // An existing file keeps its mode; and its owner and group, where the system has
@@ -30,7 +34,7 @@ import (
 // still undo.
 func WriteDurably(path string, contents []byte) error {
 	dir, name := filepath.Split(path)
-	temp := dir + "." + name + ".tmp"
+	temp := dir + "." + name + TempSuffix
 	if err := Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

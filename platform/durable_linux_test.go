@@ -170,7 +170,7 @@ func TestWriteDurably_NoPermission(t *testing.T) {
 	}
 	alone(t, path, "old")
 	// A temporary file that is another's, in a folder such as /tmp.
-	temp := filepath.Join(dir, ".f.tmp")
+	temp := filepath.Join(dir, ".f.holdfast-tmp")
 	if err := errors.Join(os.Chmod(dir, 0o777|fs.ModeSticky), os.WriteFile(temp, []byte("root's"), 0o666)); err != nil {
 		t.Fatal(err)
 	}
@@ -214,16 +214,16 @@ func TestWriteDurably_SystemCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const created = "/.f.tmp\", O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, "
-	written := []string{"write(", "/.f.tmp>, \"xxx", "fsync(", "/.f.tmp>", "rename", "fsync("}
+	const created = "/.f.holdfast-tmp\", O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, "
+	written := []string{"write(", "/.f.holdfast-tmp>, \"xxx", "fsync(", "/.f.holdfast-tmp>", "rename", "fsync("}
 	for _, test := range []struct {
 		name  string
 		old   fs.FileMode // of which the file is there; 0: it is not
 		calls []string
 	}{
 		{"new", 0, append([]string{created + "0644)"}, written...)},
-		{"private", 0o600, append([]string{created + "0600)", "fchmod(", "/.f.tmp>, 0600)"}, written...)},
-		{"wider", 0o664, append([]string{created + "0600)", "fchmod(", "/.f.tmp>, 0664)"}, written...)},
+		{"private", 0o600, append([]string{created + "0600)", "fchmod(", "/.f.holdfast-tmp>, 0600)"}, written...)},
+		{"wider", 0o664, append([]string{created + "0600)", "fchmod(", "/.f.holdfast-tmp>, 0664)"}, written...)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")

@@ -159,7 +159,7 @@ func TestWriteDurably_Temporary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
-			if err := plant(filepath.Join(filepath.Dir(path), ".f.tmp")); err != nil {
+			if err := plant(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp")); err != nil {
 				t.Skip("needs symbolic links: ", err)
 			}
 			if err := platform.WriteDurably(path, []byte("new")); err != nil {
@@ -198,13 +198,13 @@ func TestWriteDurably_Fails(t *testing.T) {
 	t.Run("temporary name is a folder", func(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "f")
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Mkdir(filepath.Join(dir, ".f.tmp"), 0o755)); err != nil {
+		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Mkdir(filepath.Join(dir, ".f.holdfast-tmp"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 		if err := platform.WriteDurably(path, []byte("new")); err == nil {
 			t.Error("no error")
 		}
-		if got, _ := os.ReadFile(path); string(got) != "old" || inFolder(t, dir) != ".f.tmp f" {
+		if got, _ := os.ReadFile(path); string(got) != "old" || inFolder(t, dir) != ".f.holdfast-tmp f" {
 			t.Errorf("contents %q, in the folder %q", got, inFolder(t, dir))
 		}
 	})

@@ -23,9 +23,9 @@ func TestBetweenEventAndFile(t *testing.T) {
 		after          time.Duration
 		events         int
 	}{
-		{"claim", ".1.lock.tmp", "openat", 0, 1},
-		{"claim", ".1.lock.tmp", "fsync", 0, 1},
-		{"claim", ".1.lock.tmp", "rename,renameat,renameat2", 0, 1},
+		{"claim", ".1.lock.holdfast-tmp", "openat", 0, 1},
+		{"claim", ".1.lock.holdfast-tmp", "fsync", 0, 1},
+		{"claim", ".1.lock.holdfast-tmp", "rename,renameat,renameat2", 0, 1},
 		{"release", "1.lock", "unlink,unlinkat", 0, 2},
 		{"reap", "1.lock", "unlink,unlinkat", time.Hour, 2},
 	} {

@@ -268,7 +268,7 @@ func TestJit_LockReleasedOnPanic(t *testing.T) {
 		"Do":    func(fn func(context.Context) error) { _ = f.Do(t.Context(), fn) },
 		"TryDo": func(fn func(context.Context) error) { _, _ = f.TryDo(t.Context(), fn) },
 		"Update": func(fn func(context.Context) error) {
-			_ = lock.Update(t.Context(), strings.TrimSuffix(path, ".lock"), func([]byte) ([]byte, error) { return nil, fn(t.Context()) })
+			_ = lock.Update(t.Context(), strings.TrimSuffix(path, ".lock"), func([]byte) ([]byte, error) { return []byte{}, fn(t.Context()) })
 		},
 	} {
 		value := new(int)

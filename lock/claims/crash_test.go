@@ -42,7 +42,7 @@ func TestCrashOfClaim(t *testing.T) {
 				write(t, lockFile(dir, "1"), string(before))
 			}
 			// A writer that died while it wrote the file leaves this behind.
-			write(t, filepath.Join(dir, "locks", ".1.lock.tmp"), "{")
+			write(t, filepath.Join(dir, "locks", ".1.lock.holdfast-tmp"), "{")
 
 			m = manager(dir, c) // another process
 			if got, ok, err := m.IsClaimed("1"); err != nil || !ok || got.Owner != "a" {
@@ -178,7 +178,7 @@ func TestEndedInWholeSeconds(t *testing.T) {
 // claimed any more.
 func TestTemporaryFile(t *testing.T) {
 	dir, _, m := proof(t)
-	temp := filepath.Join(dir, "locks", ".1.lock.tmp")
+	temp := filepath.Join(dir, "locks", ".1.lock.holdfast-tmp")
 	write(t, temp, "{")
 	if _, err := m.Reap(t.Context()); err != nil || exists(temp) {
 		t.Errorf("it is still there: %v", err)

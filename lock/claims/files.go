@@ -29,7 +29,7 @@ func readFiles(dir string) (*files, error) {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
 	for _, entry := range entries {
-		name, temp := strings.CutSuffix(strings.TrimPrefix(entry.Name(), "."), ".tmp") // see platform.WriteDurably
+		name, temp := strings.CutSuffix(strings.TrimPrefix(entry.Name(), "."), platform.TempSuffix)
 		node, ok := strings.CutSuffix(name, ".lock")
 		if !ok || checkNode(node) != nil || temp != strings.HasPrefix(entry.Name(), ".") {
 			continue

@@ -131,7 +131,7 @@ func TestHostileFileOfClaim(t *testing.T) {
 // TestNamesIgnored: files with other names than a claim's are nobody's business.
 func TestNamesIgnored(t *testing.T) {
 	dir, c, m := proof(t)
-	names := []string{"README", "1.txt", "a.lock", ".lock", "1..2.lock", "1..lock", "-1.lock", "1.lock.bak", ".1.lock", "1.lock.tmp", ".a.lock.tmp", "1\n.lock"}
+	names := []string{"README", "1.txt", "a.lock", ".lock", "1..2.lock", "1..lock", "-1.lock", "1.lock.bak", ".1.lock", "1.lock.holdfast-tmp", ".1.lock.tmp", ".a.lock.holdfast-tmp", "1\n.lock"}
 	for _, name := range names {
 		write(t, filepath.Join(dir, "locks", name), "garbage")
 	}

@@ -170,7 +170,7 @@ func (w *world) crash(before map[string]string) {
 			w.t.Fatal(err)
 		}
 		if w.rand.IntN(2) == 0 {
-			write(w.t, filepath.Join(w.dir, "locks", fmt.Sprintf(".%d.lock.tmp", node)), "{")
+			write(w.t, filepath.Join(w.dir, "locks", fmt.Sprintf(".%d.lock.holdfast-tmp", node)), "{")
 		}
 	}
 	// What is left must not change what anybody would say.
