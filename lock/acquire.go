@@ -195,9 +195,18 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 	}
 	defer func() { err = also(err, f.close()) }()
 	if a.mode == platform.Shared && f.file != nil {
-		// It can't be joined, so it is to be judged, and for that we must be alone.
-		f.file, err = a.patience.lockOwn(ctx, a, f.file, a.file.Path, platform.Exclusive)
-		if err == platform.ErrBusy {
+		// It can't be joined, so it is to be judged, and for that we must be alone. Without
+		// a claim it may be one that another reader is just making, to be joined then.
+		if f.content == contentNone {
+			err = f.file.TryLock(platform.Exclusive)
+		} else {
+			f.file, err = a.patience.lockOwn(ctx, a, f.file, a.file.Path, platform.Exclusive)
+		}
+		switch {
+		case err == platform.ErrBusy && f.content == contentNone:
+			a.at(stepNotAlone)
+			err = errMoved
+		case err == platform.ErrBusy:
 			err = a.lockedByKernel(a.file.Path, f)
 		}
 		if err != nil {

@@ -82,7 +82,8 @@ const (
 	stepChecked        step = "lock file checked"
 	stepWritten        step = "claim written"
 
-	stepJoined step = "readers joined" // by a further one
+	stepNotAlone step = "readers' file being made" // by another, in the eyes of a further one
+	stepJoined   step = "readers joined"           // by a further one
 
 	stepJudged        step = "claim judged dead"
 	stepMarkerCreated step = "marker created"

@@ -162,6 +162,28 @@ func TestReaderMeetsOthersReaders(t *testing.T) {
 	wantFree(t, f.Path)
 }
 
+// TestReaderMeetsAMaker: a reader finds the readers' file while another has made it and not
+// yet written the claim. It waits for that, and not for the other to leave.
+func TestReaderMeetsAMaker(t *testing.T) {
+	f := queued(t)
+	maker := start(t, "member", f.Path)
+	maker.order("park " + lock.StepOwnLocked)
+	maker.do("shared", "parked")
+	met := make(chan struct{}, 1000)
+	reader := beginShared(t, f.Park(func(step string) {
+		if step == "readers' file being made" {
+			met <- struct{}{}
+		}
+	}))
+	for range 3 {
+		<-met
+	}
+	maker.do("go", "held")
+	letGo(t, getHeld(t, reader))
+	maker.do("release", "released")
+	wantFree(t, f.Path)
+}
+
 // TestBreakForce_Alive: nobody who is proven alive is broken, by whatever proof.
 func TestBreakForce_Alive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")

@@ -407,6 +407,9 @@ func (w *waiter) lookAgain(ctx context.Context, _ *attempt, looked int, locked *
 		if w.alien.sleep(ctx); ctx.Err() != nil {
 			return locked
 		}
+	case looked > 10*moves: // this is more than passing
+		w.begunToWait()
+		w.alien.sleep(ctx)
 	case looked > moves:
 		sleep(ctx, passage)
 	}
