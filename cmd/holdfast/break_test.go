@@ -97,8 +97,8 @@ func TestRunLost(t *testing.T) {
 	wantCode(t, exitNotHad, append([]string{"run", "-try", path, "--"}, role(t, "exit", "0")...)...)
 	wantCode(t, exitHeld, "status", path)
 	code, _, stderr := holder.finish()
-	if code != exitNotHad {
-		t.Errorf("the holder ended with %d, want %d", code, exitNotHad)
+	if code != exitLost {
+		t.Errorf("the holder ended with %d, want %d", code, exitLost)
 	}
 	wantText(t, stderr, "lost "+path)
 }

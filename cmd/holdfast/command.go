@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -102,9 +103,10 @@ func (a *app) ended(err error) int {
 	return a.fail(err)
 }
 
-// letGo releases the lock, and returns the exit code of it all. The command's own
-// failure says more than ours; but a command that succeeded while others may have
-// been at work under the same lock has not succeeded at what it was run for.
+// letGo releases the lock, and returns the exit code of it all. That the lock was
+// lost has a code of its own, whatever the command's is: others may have been at work
+// under the same lock, and whoever retries, or takes the command's word, must know. If
+// anything else fails here, the command's own failure says more than ours.
 func (a *app) letGo(held hold, code int, lost bool) int {
 	err := held.Release()
 	isLost := errors.Is(err, lock.ErrLost)
@@ -118,12 +120,11 @@ func (a *app) letGo(held hold, code int, lost bool) int {
 		a.more("its lock file may still be there; as its holder is gone now, the next one takes it over")
 	}
 	switch {
-	case lost:
-		return exitNotHad
+	case lost || isLost:
+		a.say(fmt.Sprintf("exit code %d, as the lock was lost; the command's own exit code was %d", exitLost, code))
+		return exitLost
 	case err == nil || code != exitOK:
 		return code
-	case isLost:
-		return exitNotHad
 	}
 	return exitError
 }

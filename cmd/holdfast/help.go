@@ -66,7 +66,7 @@ func (c *command) manual() string {
 	return "usage: " + c.synopsis + "\n\n" + c.help
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-label TEXT] LOCK -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-conflict-exit-code N] [-label TEXT] LOCK -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -78,6 +78,10 @@ why they are believed to be alive, and again when the holder changes.
   -try           do not wait
   -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
                  the wait has no end
+  -conflict-exit-code N
+                 the exit code for a lock that was not had, from 0 to 255 and not 118;
+                 75 without it. For commands that end with 75 themselves, or, with 0,
+                 where somebody else at work is as good
   -label TEXT    what the lock file tells others you are doing; without it, the
                  command line, which may show them secrets: mind what is in it
 
@@ -99,12 +103,16 @@ not killed, and do not keep the lock. Where they may go on writing, use the fenc
 
 If the lock is lost while the command runs (which only a hand that removes the lock
 file can bring about, or, on network filesystems, a holder cut off for hours), the
-command is sent SIGTERM.
+command is sent SIGTERM, and the exit code is 118, whatever the command's own was:
+others may have been at work at the same time. So it is when the loss shows only at
+the end.
 
 exit codes:
   the command's own, or 128+n if it died of signal n
-  64   wrong use
-  75   the lock was not had (held by somebody, or the timeout passed), or was lost
+  64   wrong use, such as a folder as LOCK
+  75   the lock was not had (held by somebody, or the timeout passed), and the command
+       not run; another one with -conflict-exit-code
+  118  the lock was lost while the command ran
   126  the command could not be executed
   127  the command was not found
   128+n  signal n came during the wait
@@ -113,7 +121,7 @@ exit codes:
 examples:
   holdfast run deploy.lock -- ./deploy production
   holdfast run -timeout 10m -label "nightly sync" sync.lock -- rsync -a src/ dst/
-  holdfast run -try cron.lock -- ./job || [ $? -eq 75 ]    # held is fine
+  holdfast run -try -conflict-exit-code 0 cron.lock -- ./job    # held is fine
   holdfast run db.lock -- sh -c './load --fence "$HOLDFAST_FENCE" && ./check'
 `
 
@@ -130,7 +138,7 @@ exit codes:
   3    held: its holder is alive
   4    dead: its holder is dead; whoever acquires the lock next takes it over
   5    unknown: it can't be told; treated as held
-  64   wrong use
+  64   wrong use, such as a folder as LOCK
   1    anything that went wrong
 
 example:
@@ -171,7 +179,7 @@ changed.
 
 exit codes:
   0    removed, or there was nothing to remove
-  64   wrong use
+  64   wrong use, such as a folder as LOCK
   75   refused: the holder may be alive, or the claim has another nonce
   1    anything that went wrong
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +22,8 @@ import (
 )
 
 // Exit codes. 64, 65 and 75 are sysexits.h's EX_USAGE, EX_DATAERR and EX_TEMPFAIL; those from
-// 126 on are the shell's.
+// 126 on are the shell's. exitLost is one that neither of them has, nor timeout, env and
+// xargs (up to 125 and from 122 on), setlock (111), or Rust's and Python's run-times (101, 120).
 const (
 	exitOK        = 0
 	exitError     = 1
@@ -32,6 +34,7 @@ const (
 	exitUsage     = 64
 	exitMovedOn   = 65 // ledger append
 	exitNotHad    = 75
+	exitLost      = 118 // run
 	exitCannotRun = 126
 	exitNotFound  = 127
 	exitSignal    = 128 // and the signal's number
@@ -215,6 +218,9 @@ func (a *app) parseOne(flags *flag.FlagSet, args []string, what string) (arg str
 	}
 	switch rest := flags.Args(); {
 	case len(rest) == 1:
+		if wrong := noLock(rest[0]); what == "LOCK" && wrong != "" {
+			return "", a.misuse(flags.Name(), wrong), false
+		}
 		return rest[0], exitOK, true
 	case len(rest) == 0:
 		return "", a.misuse(flags.Name(), what+" is missing"), false
@@ -223,6 +229,16 @@ func (a *app) parseOne(flags *flag.FlagSet, args []string, what string) (arg str
 	default:
 		return "", a.misuse(flags.Name(), fmt.Sprintf("one %s is wanted, not %d", what, len(rest))), false
 	}
+}
+
+// noLock says why there can't be a lock at a path: "" unless a folder is there. No
+// holder put it there, and it won't go away by itself, so it was a slip.
+func noLock(path string) (wrong string) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return ""
+	}
+	return fmt.Sprintf("%s is a folder; LOCK is the path of a lock file, such as %s",
+		visible(path), visible(filepath.Join(path, "deploy.lock")))
 }
 
 // isSet reports whether a flag was given, whatever its value.

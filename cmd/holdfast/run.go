@@ -22,9 +22,11 @@ type runOptions struct {
 	try     bool
 	timed   bool // timeout was given
 	timeout time.Duration
-	label   string
-	lock    string
-	command []string
+	// conflict is the exit code for a lock that somebody else has.
+	conflict int
+	label    string
+	lock     string
+	command  []string
 }
 
 // run holds a lock while a command runs.
@@ -50,6 +52,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags := newFlags("run")
 	flags.BoolVar(&o.try, "try", false, "")
 	flags.DurationVar(&o.timeout, "timeout", 0, "")
+	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
 	flags.StringVar(&o.label, "label", "", "")
 	if code, ok := a.parse(flags, args); !ok {
 		return o, code, false
@@ -70,6 +73,10 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 		return "-try and -timeout exclude each other"
 	case o.timeout < 0:
 		return fmt.Sprintf("-timeout %s is negative; 0 means to try once", o.timeout)
+	case o.conflict < 0 || o.conflict > 255:
+		return fmt.Sprintf("-conflict-exit-code %d is none: exit codes go from 0 to 255", o.conflict)
+	case o.conflict == exitLost:
+		return fmt.Sprintf("-conflict-exit-code %d would hide that the lock was lost, which is what %[1]d says", exitLost)
 	case len(args) == 0:
 		return "LOCK is missing"
 	case len(args) == 1:
@@ -80,6 +87,9 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 		return "the command goes behind \"--\", so that its flags are its own"
 	case len(args) == 2:
 		return "there is no command behind \"--\""
+	}
+	if wrong := noLock(args[0]); wrong != "" {
+		return wrong
 	}
 	o.lock, o.command = args[0], args[2:]
 	return ""
@@ -121,7 +131,7 @@ func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.Held, e
 }
 
 // isObstacle reports whether there is something at a lock's path that no holder
-// put there: a folder, a link, a device. It won't go away by itself, as a lock
+// put there: a link, a device. It won't go away by itself, as a lock
 // file does, so there is no point in waiting for it.
 func isObstacle(path string) bool {
 	info, err := os.Lstat(path)
@@ -201,7 +211,7 @@ func (a *app) taken(o runOptions, err error) int {
 		a.say(path + " is locked; the command was not run")
 	}
 	describe(a.stderr, refusal(locked))
-	return exitNotHad
+	return o.conflict
 }
 
 // noticeEvery is how long a wait may last before people are told of it, and

@@ -100,22 +100,66 @@ func TestRunIsRefusedWhileHeld(t *testing.T) {
 	wantCode(t, exitOK, append([]string{"run", "-timeout", "1ns", path, "--"}, role(t, "exit", "0")...)...)
 }
 
-// TestRunDoesNotWaitForWhatIsNoLock: a folder or a link at the path (a mistyped
-// path, or a trap) is told at once, and left alone.
+// TestRunDoesNotWaitForWhatIsNoLock: a link at the path (a trap, perhaps) is told at
+// once, and left alone.
 func TestRunDoesNotWaitForWhatIsNoLock(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr := wantCode(t, exitNotHad, runArgs(t, link, "exit", "0")...)
+	wantText(t, stderr, link+" is locked", "not a lock file", "move it away")
+	wantFile(t, link, true)
+}
+
+// TestFolderIsNoLock: it is wrong use, in whatever form it is given, and no reason to
+// wait, nor an answer.
+func TestFolderIsNoLock(t *testing.T) {
 	dir := t.TempDir()
 	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("nowhere", link); err != nil {
+	if err := os.Symlink(folder, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{folder, link} {
-		_, stderr := wantCode(t, exitNotHad, runArgs(t, path, "exit", "0")...)
-		wantText(t, stderr, path+" is locked", "not a lock file", "move it away")
-		wantFile(t, path, true)
+	for _, path := range []string{folder, folder + "/", folder + "/.", link, link + "/", ".", ".."} {
+		for _, args := range [][]string{
+			{"run", path, "--", "true"}, {"run", "-try", path, "--", "true"}, {"run", "-timeout", "1h", path, "--", "true"},
+			{"status", path}, {"status", "-json", path}, {"break", path}, {"break", "-force", "N", path},
+		} {
+			stdout, stderr := wantCode(t, exitUsage, args...)
+			wantText(t, stderr, "is a folder", "usage:")
+			if stdout != "" {
+				t.Errorf("%q: standard output is not for messages: %s", args, stdout)
+			}
+		}
 	}
+	if got := names(t, folder); got != "" {
+		t.Errorf("left behind: %s", got)
+	}
+}
+
+// TestConflictExitCode: what a command's own code can be is the caller's to know.
+func TestConflictExitCode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	holder := holdLock(t, path)
+	for _, code := range []string{"0", "1", "75", "255"} {
+		want, _ := strconv.Atoi(code)
+		for _, how := range [][]string{{"-try"}, {"-timeout", "1ns"}} {
+			args := append([]string{"run", "-conflict-exit-code", code}, append(how, path, "--")...)
+			stdout, stderr := wantCode(t, want, append(args, role(t, "env")...)...)
+			wantText(t, stderr, "the command was not run")
+			if stdout != "" {
+				t.Errorf("the command ran: %s", stdout)
+			}
+		}
+	}
+	for _, code := range []string{"-1", "256", strconv.Itoa(exitLost), "many"} {
+		wantCode(t, exitUsage, "run", "-conflict-exit-code", code, path, "--", "true")
+	}
+	holder.finish()
+	wantCode(t, 75, append([]string{"run", "-conflict-exit-code", "7", path, "--"}, role(t, "exit", "75")...)...)
 }
 
 // TestRunWaits: it says whom it waits for, and goes ahead when they are done.
@@ -171,17 +215,17 @@ func TestWaitIsToldAgainOnlyOfAnotherHolder(t *testing.T) {
 	}
 }
 
-// TestRunWhoseLockFileIsTaken: the loss is found at the end, and a success under
-// a lost lock is none.
+// TestRunWhoseLockFileIsTaken: the loss is found at the end. It has a code of its own,
+// whatever the command's is.
 func TestRunWhoseLockFileIsTaken(t *testing.T) {
-	for _, c := range []struct{ command, want int }{{0, exitNotHad}, {3, 3}} {
+	for _, c := range []struct{ command, want int }{{0, exitLost}, {3, exitLost}, {75, exitLost}} {
 		a, stderr := &app{}, &bytes.Buffer{}
 		a.stderr = stderr
 		held := &fakeHold{release: lock.ErrLost}
 		if got := a.letGo(held, c.command, false); got != c.want {
 			t.Errorf("command's %d became %d, want %d", c.command, got, c.want)
 		}
-		wantText(t, stderr.String(), "lost /fake")
+		wantText(t, stderr.String(), "lost /fake", "own exit code was "+strconv.Itoa(c.command))
 	}
 	a, stderr := &app{}, &bytes.Buffer{}
 	a.stderr = stderr
@@ -226,8 +270,8 @@ func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 	if !lost || code == endedByItself {
 		t.Errorf("lost: %v, exit code %d; want the loss noticed, and the command ended", lost, code)
 	}
-	if code = a.letGo(held, code, lost); code != exitNotHad {
-		t.Errorf("exit code %d, want %d", code, exitNotHad)
+	if code = a.letGo(held, code, lost); code != exitLost {
+		t.Errorf("exit code %d, want %d", code, exitLost)
 	}
 	told, err := os.ReadFile(stderr.Name())
 	if got := strings.Count(string(told), "lost /fake"); got != 1 || err != nil {
