@@ -13,6 +13,7 @@ import (
 func (a *app) breakLock(args []string) int {
 	flags := newFlags("break")
 	nonce := flags.String("force", "", "")
+	asJSON := flags.Bool("json", false, "")
 	path, code, ok := a.parseOne(flags, args, "LOCK")
 	if !ok {
 		return code
@@ -34,12 +35,25 @@ func (a *app) breakLock(args []string) int {
 	var locked *lock.ErrLocked
 	switch {
 	case errors.As(err, &locked):
-		return a.refused(file, locked, force)
+		now := a.refused(file, locked, force)
+		if *asJSON {
+			return max(exitNotHad, a.print(breakage{Status: now}))
+		}
+		return exitNotHad
 	case err != nil:
 		return a.fail(err)
+	case *asJSON:
+		return a.print(breakage{before, before.State != lock.StateFree})
 	}
 	a.broken(before)
 	return exitOK
+}
+
+// breakage is what break -json prints: what status -json does, of the lock as it was
+// found, and what became of it.
+type breakage struct {
+	lock.Status
+	Removed bool `json:"removed"`
 }
 
 // broken says what has been removed: it can't be looked up any more.
@@ -54,8 +68,9 @@ func (a *app) broken(before lock.Status) {
 	fmt.Fprintln(a.stdout, "  it was    "+string(before.State)+": "+visible(string(before.Evidence)))
 }
 
-// refused says why nothing was removed, and what can be done.
-func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) int {
+// refused says why nothing was removed, and what can be done. It returns how the lock
+// was found.
+func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) lock.Status {
 	status := refusal(locked)
 	path := visible(status.Path)
 	if force && locked.Evidence == lock.OtherNonce {
@@ -66,7 +81,7 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) int {
 			status = now
 		}
 		describe(a.stderr, status)
-		return exitNotHad
+		return status
 	}
 	a.say(path + " was not broken: its holder is not known to be dead")
 	describe(a.stderr, status)
@@ -80,5 +95,5 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) int {
 		a.more("          -force removes the lock file of this one holder, and does not end that process. If it")
 		a.more("          lives after all, it goes on, and two may come to work under one lock.")
 	}
-	return exitNotHad
+	return status
 }

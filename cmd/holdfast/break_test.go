@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/lock"
@@ -72,6 +73,44 @@ func TestBreakForceWantsTheNonce(t *testing.T) {
 	_, stderr = wantCode(t, exitNotHad, "break", "-force", "N0NCE", path)
 	wantText(t, stderr, "another nonce", "by hand")
 	wantFile(t, path, true)
+}
+
+// TestBreakJSON: what was there, in the words of status, and whether it is gone.
+func TestBreakJSON(t *testing.T) {
+	dir := t.TempDir()
+	free, dead, alive := filepath.Join(dir, "free"), filepath.Join(dir, "dead"), filepath.Join(dir, "alive")
+	dieHolding(t, dead)
+	holdLock(t, alive)
+	unknown, other := filepath.Join(dir, "unknown"), filepath.Join(dir, "other")
+	write(t, unknown, foreign)
+	write(t, other, foreign)
+	for _, c := range []struct {
+		code    int
+		args    []string
+		removed bool
+	}{
+		{exitOK, []string{free}, false},
+		{exitOK, []string{dead}, true},
+		{exitNotHad, []string{alive}, false},
+		{exitNotHad, []string{unknown}, false},
+		{exitNotHad, []string{"-force", "WRONG", unknown}, false},
+		{exitOK, []string{"-force", "N0NCE", other}, true},
+	} {
+		path := c.args[len(c.args)-1]
+		_, line, _ := holdfast(t, "status", "-json", path)
+		var want, got map[string]any
+		if err := json.Unmarshal([]byte(line), &want); err != nil {
+			t.Fatal(err)
+		}
+		want["removed"] = c.removed
+		stdout, stderr := wantCode(t, c.code, append([]string{"break", "-json"}, c.args...)...)
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: got %s (%v), want %v", c.args, stdout, err, want)
+		}
+		if c.code == exitOK && stderr != "" {
+			t.Errorf("%q: standard error: %s", c.args, stderr)
+		}
+	}
 }
 
 // TestBreakForceOfLivingHolder: whoever has the kernel lock can't be broken.

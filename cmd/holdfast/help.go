@@ -164,7 +164,7 @@ example:
   holdfast list -json data | jq 'select(.state == "dead") | .path'
 `
 
-const breakSynopsis = "holdfast break [-force NONCE] LOCK"
+const breakSynopsis = "holdfast break [-force NONCE] [-json] LOCK"
 
 const breakHelp = `Removes the lock file of a dead holder. This is seldom needed: whoever acquires the
 lock next takes it over anyway. When the holder is alive, or may be, nothing is
@@ -176,6 +176,8 @@ changed.
                  next. If that process lives after all, it is not ended by this, and
                  two may come to work under one lock. Where somebody has the kernel
                  lock there is nothing to break: to end that process is the way.
+  -json          one line, that of status -json for the lock as it was found, with
+                 "removed": true or false; also when it is refused
 
 exit codes:
   0    removed, or there was nothing to remove
@@ -207,9 +209,11 @@ example:
   holdfast doctor /var/lib/agents
 `
 
-const versionSynopsis = "holdfast version"
+const versionSynopsis = "holdfast version [-json]"
 
 const versionHelp = `Prints the version of holdfast, of the Go that built it, and the system.
+
+  -json    one line: {"version", "go", "os", "arch"}
 `
 
 const helpSynopsis = "holdfast help [COMMAND]"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -105,4 +107,12 @@ func TestHelp(t *testing.T) {
 	}
 	version, _ := wantCode(t, exitOK, "version")
 	wantText(t, version, "holdfast ", "go1.")
+	line, _ := wantCode(t, exitOK, "version", "-json")
+	var v struct{ Version, Go, OS, Arch string }
+	if err := json.Unmarshal([]byte(line), &v); err != nil {
+		t.Fatal(err)
+	}
+	if again := fmt.Sprintf("holdfast %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch); again != version {
+		t.Errorf("version says %s, and version -json %s", version, line)
+	}
 }
