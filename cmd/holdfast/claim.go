@@ -6,16 +6,18 @@ import (
 	"flag"
 	"fmt"
 	"os/signal"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock/claims"
 )
 
 // claimFlags adds those that all commands about claims have.
 func claimFlags(flags *flag.FlagSet) func(dir string) *claims.Manager {
-	skew := flags.Duration("skew", 0, "")
+	var skew time.Duration
+	duration(flags, &skew, "skew")
 	at := ledgerFlags(flags, true)
 	return func(dir string) *claims.Manager {
-		return &claims.Manager{Dir: dir, Ledger: at(dir), Skew: *skew}
+		return &claims.Manager{Dir: dir, Ledger: at(dir), Skew: skew}
 	}
 }
 
@@ -76,23 +78,24 @@ func (a *app) claimList(args []string) int {
 
 func (a *app) claimReap(args []string) int {
 	flags := newFlags("claim reap")
-	every := flags.Duration("every", 0, "")
+	var every time.Duration
+	duration(flags, &every, "every")
 	at := claimFlags(flags)
 	dir, code, ok := a.parseOne(flags, args, "DIR")
 	if !ok {
 		return code
 	}
-	if *every < 0 || isSet(flags, "every") && *every == 0 {
-		return a.misuse(flags.Name(), fmt.Sprintf("-every %v is no interval", *every))
+	if isSet(flags, "every") && every == 0 {
+		return a.misuse(flags.Name(), "-every 0 is no interval")
 	}
 	m := at(dir)
-	if *every == 0 {
+	if every == 0 {
 		ended, err := m.Reap(context.Background())
 		return max(a.printAll(ended), a.done(err))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
-	err := m.ReapEvery(ctx, *every, func(ended []claims.Claim, err error) {
+	err := m.ReapEvery(ctx, every, func(ended []claims.Claim, err error) {
 		a.printAll(ended)
 		a.done(err)
 	})

@@ -19,17 +19,13 @@ func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) ledger.Ledge
 	prefix := flags.String("prefix", ledger.DefaultPrefix, "")
 	if writes {
 		flags.StringVar(&l.AgentID, "agent", "", "")
-		flags.Func("timeout", "", func(text string) (err error) {
-			l.Timeout, err = time.ParseDuration(text)
-			if err == nil && l.Timeout < 0 {
-				return errors.New("it is negative; 0 means to try once")
-			}
-			l.Timeout = max(l.Timeout, time.Nanosecond) // where 0 means the default
-			return err
-		})
+		duration(flags, &l.Timeout, "timeout")
 	}
 	return func(dir string) ledger.Ledger {
 		l.Dir, l.Prefix = dir, *prefix
+		if isSet(flags, "timeout") {
+			l.Timeout = max(l.Timeout, time.Nanosecond) // where 0 means the default
+		}
 		if *prefix == "" {
 			l.Prefix = ledger.NoPrefix
 		}

@@ -94,18 +94,26 @@ func (a *app) unknownCommand(args []string) int {
 		if len(args) > 1 {
 			what = args[0] + " " + visible(args[1])
 		}
-		a.say(what + " is not a command of holdfast")
+		a.say(what + " is not a command of holdfast" + didYouMean(args))
 		for _, c := range members {
 			a.more("usage: " + c.synopsis)
 		}
 		a.more(fmt.Sprintf("\"holdfast help %s\" says more", args[0]))
 		return exitUsage
 	}
-	a.say(fmt.Sprintf("%s is not a command of holdfast; \"holdfast help\" lists them", visible(args[0])))
+	a.say(visible(args[0]) + " is not a command of holdfast" + didYouMean(args))
+	a.more("\"holdfast help\" lists them")
 	if len(args) > 1 && args[1] == "--" { // "run" was forgotten
 		a.more("To hold a lock for a command: holdfast run LOCK -- COMMAND...")
 	}
 	return exitUsage
+}
+
+func didYouMean(args []string) string {
+	if name := meant(args); name != "" {
+		return fmt.Sprintf("; did you mean \"holdfast %s\"?", name)
+	}
+	return ""
 }
 
 // command is one of holdfast's commands.
@@ -206,7 +214,11 @@ func (a *app) parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
 		fmt.Fprint(a.stdout, find(flags.Name()).manual())
 		return exitOK, false
 	case err != nil:
-		return a.misuse(flags.Name(), oneLine(err)), false
+		what := oneLine(err)
+		if name := unknownFlag(flags, err); name != "" {
+			what += "; did you mean -" + name + "?"
+		}
+		return a.misuse(flags.Name(), what), false
 	}
 	return exitOK, true
 }

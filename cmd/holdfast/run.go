@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func (a *app) run(args []string) int {
 func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags := newFlags("run")
 	flags.BoolVar(&o.try, "try", false, "")
-	flags.DurationVar(&o.timeout, "timeout", 0, "")
+	duration(flags, &o.timeout, "timeout")
 	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
 	flags.StringVar(&o.label, "label", "", "")
 	if code, ok := a.parse(flags, args); !ok {
@@ -71,8 +72,6 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 	switch {
 	case o.try && o.timed:
 		return "-try and -timeout exclude each other"
-	case o.timeout < 0:
-		return fmt.Sprintf("-timeout %s is negative; 0 means to try once", o.timeout)
 	case o.conflict < 0 || o.conflict > 255:
 		return fmt.Sprintf("-conflict-exit-code %d is none: exit codes go from 0 to 255", o.conflict)
 	case o.conflict == exitLost:
@@ -83,6 +82,10 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 		return "there is no command to run"
 	case args[1] != "--" && strings.HasPrefix(args[1], "-"):
 		return fmt.Sprintf("flags go before LOCK: %s", visible(args[1]))
+	case slices.Index(args, "--") > 1:
+		several := args[:slices.Index(args, "--")]
+		return fmt.Sprintf("one LOCK is wanted before \"--\", not %d (%s); to hold several, nest them, everywhere in the same order: %s",
+			len(several), visible(strings.Join(several, " ")), "holdfast run A.lock -- holdfast run B.lock -- COMMAND...")
 	case args[1] != "--":
 		return "the command goes behind \"--\", so that its flags are its own"
 	case len(args) == 2:
