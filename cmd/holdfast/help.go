@@ -82,8 +82,10 @@ why they are believed to be alive, and again when the holder changes.
                  the exit code for a lock that was not had, from 0 to 255 and not 118;
                  75 without it. For commands that end with 75 themselves, or, with 0,
                  where somebody else at work is as good
-  -label TEXT    what the lock file tells others you are doing; without it, the
-                 command line, which may show them secrets: mind what is in it
+  -label TEXT    what the lock file, and so status and the page, tells others you are
+                 doing. Without it, the command's name and its first argument, and that
+                 only if it is plain words or a flag: a command line may hold secrets
+                 (PGPASSWORD=..., a URL with a password), which are not shown
 
 The command inherits standard input, output and error, and finds in its environment
 

@@ -14,10 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// maxTitle bounds the command line that goes into the lock file. It is for
-// people; a lock file must stay small whatever the command's arguments are.
-const maxTitle = 1000
-
 // runOptions is what a call of "holdfast run" asks for.
 type runOptions struct {
 	try     bool
@@ -98,20 +94,12 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 	return ""
 }
 
-// title is what the lock file says of us: the command line, in a form that can be
-// read, and mostly pasted.
+// title is what the lock file says of us.
 func (o *runOptions) title() string {
 	if o.label != "" {
 		return o.label
 	}
-	words := make([]string, len(o.command))
-	for i, word := range o.command {
-		words[i] = word
-		if quoted, ok := shellWord(word); ok {
-			words[i] = quoted
-		}
-	}
-	return shorten(strings.Join(words, " "), maxTitle)
+	return label(o.command)
 }
 
 // acquire gets the lock as the options say.
