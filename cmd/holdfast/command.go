@@ -51,6 +51,7 @@ func (a *app) supervise(argv []string, held hold, signals <-chan os.Signal) (cod
 			return a.ended(err), lost
 		case s := <-signals:
 			forward(cmd.Process, s)
+			suspend(s)
 		case <-loss:
 			loss, lost = nil, true // a closed channel would be ready for ever
 			a.say("lost " + visible(held.Path()) + ": its lock file is no longer ours")

@@ -94,9 +94,12 @@ The command inherits standard input, output and error, and finds in its environm
                    what the command writes to: if that refuses a number smaller than
                    the greatest it has seen, a writer who came too late does no harm
 
-SIGINT, SIGTERM, SIGHUP and SIGQUIT are handed on to the command (a Ctrl-C or
-Ctrl-\ of the terminal reaches it by itself, once). A signal during the wait ends
-the wait, and the command is not run. Where holdfast is killed with SIGKILL, so is
+Every signal that can be caught is handed on to the command (a Ctrl-C, Ctrl-\ or
+Ctrl-Z of the terminal reaches it by itself, once), but not SIGCHLD, SIGURG, SIGIO,
+SIGPROF, SIGPIPE, SIGXFSZ, and those that a fault of its own brings a program, which are
+holdfast's own; SIGTSTP stops holdfast as well. During the wait SIGINT, SIGTERM,
+SIGHUP, SIGQUIT and SIGABRT end the wait, and the command is not run; others are for
+the command, and ignored. Where holdfast is killed with SIGKILL, so is
 the command, on Linux and FreeBSD; not if it is set-user-ID or has file
 capabilities, and not on other systems.
 

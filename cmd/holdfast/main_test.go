@@ -47,6 +47,12 @@ var roles = map[string]func(args []string) int{
 		return 0
 	},
 	"signals": signalsRole,
+	// pid says which process it is, and ends when its input does.
+	"pid": func([]string) int {
+		fmt.Println(os.Getpid())
+		io.Copy(io.Discard, os.Stdin)
+		return 0
+	},
 	// stuck says that it runs, and does not end.
 	"stuck": func([]string) int {
 		fmt.Println("ready")

@@ -33,8 +33,8 @@ func (a *app) run(args []string) int {
 		return code
 	}
 	// From here on a signal must not end us before the lock is let go.
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, caughtSignals()...)
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, runSignals()...)
 	defer signal.Stop(signals)
 
 	held, code := a.take(o, signals)
@@ -158,10 +158,11 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.Held, int) {
 			}
 		case s := <-signals:
 			// Acquire is still waited for: when it returns nothing is left behind.
-			if caught == nil {
+			if caught == nil && endsWait(s) {
 				caught = s
 				cancel()
 			}
+			suspend(s)
 		case r := <-results:
 			if caught != nil {
 				return nil, a.gaveUp(r.held, caught)

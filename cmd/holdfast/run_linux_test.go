@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -53,6 +56,74 @@ func TestTerminalInterruptsOnce(t *testing.T) {
 		p.expect("interrupt")
 	}
 	p.signal(syscall.SIGTERM) // handed on behind anything that was before it
+	p.expect("terminated")
+	if code, rest, _ := p.finish(); code != 9 || rest != "" {
+		t.Errorf("exit code %d, and the command also got: %s", code, rest)
+	}
+}
+
+// TestStopped: SIGTSTP stops the command and holdfast, and SIGCONT continues both.
+func TestStopped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	cmd := child(t, runArgs(t, path, "pid")...)
+	// A group of its own, whose parent is in another one of the same session: only so
+	// does the kernel let SIGTSTP stop it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p := startCommand(t, cmd)
+	if !p.lines.Scan() {
+		t.Fatal(p.output())
+	}
+	pids := []string{strconv.Itoa(cmd.Process.Pid), p.lines.Text()}
+	for range 3 {
+		p.signal(syscall.SIGTSTP)
+		for _, pid := range pids {
+			awaitState(t, pid, "T")
+		}
+		p.signal(syscall.SIGCONT)
+		for _, pid := range pids {
+			awaitState(t, pid, "RS")
+		}
+	}
+	if code, _, stderr := p.finish(); code != 0 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// awaitState waits until a process is in one of some states of proc(5).
+func awaitState(t *testing.T, pid, states string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
+		if strings.Contains(states, state) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %s is in state %s, want one of %s", pid, state, states)
+		}
+	}
+}
+
+// TestTerminalStops: a Ctrl-Z stops both, once, as without holdfast.
+func TestTerminalStops(t *testing.T) {
+	terminal, tty := openTerminal(t)
+	cmd := child(t, runArgs(t, filepath.Join(t.TempDir(), ".lock"), "signals")...)
+	cmd.ExtraFiles = []*os.File{tty}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+	p := startCommand(t, cmd)
+	p.expect("ready")
+	for range 3 {
+		if _, err := terminal.Write([]byte{26}); err != nil {
+			t.Fatal(err)
+		}
+		p.expect("stopped")
+	}
+	// The group is orphaned, so that nobody is stopped for good; and what came twice
+	// would be seen before this.
+	p.signal(syscall.SIGTERM)
 	p.expect("terminated")
 	if code, rest, _ := p.finish(); code != 9 || rest != "" {
 		t.Errorf("exit code %d, and the command also got: %s", code, rest)

@@ -8,15 +8,17 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// signalsRole names each signal that it gets, and ends at SIGTERM.
+// signalsRole names each signal that it gets, and ends at SIGTERM. SIGURG is Go's own.
 func signalsRole([]string) int {
-	got := make(chan os.Signal, 16)
-	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	got := make(chan os.Signal, 64)
+	signal.Notify(got)
+	signal.Reset(syscall.SIGURG)
 	fmt.Println("ready")
 	time.AfterFunc(2*patience, func() { os.Exit(1) })
 	for s := range got {
@@ -48,7 +50,18 @@ func TestRunForwardsSignals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	p := apart(t, runArgs(t, path, "signals")...)
 	p.expect("ready")
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGTERM} {
+	// Neither of these is handed on, nor ends holdfast: one that were would be seen
+	// before the next one.
+	ours := []syscall.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGIO, syscall.SIGPIPE, syscall.SIGXFSZ}
+	handedOn := []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU, syscall.SIGABRT}
+	if runtime.GOOS == "linux" {
+		handedOn = append(handedOn, 35, 37, 64) // real-time
+	}
+	for _, s := range append(handedOn, syscall.SIGTERM) {
+		for _, s := range ours {
+			p.signal(s)
+		}
 		p.signal(s)
 		p.expect(s.String())
 	}
@@ -98,10 +111,35 @@ func TestSignalEndsWait(t *testing.T) {
 		}
 		wantText(t, stderr, "stopped waiting")
 	}
+	// What is meant for the command, which does not run yet, ends nothing.
+	p := apart(t, runArgs(t, path, "exit", "8")...)
+	p.await("waiting for")
+	for _, s := range []syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGPIPE} { // harmless, should one reach it after all
+		p.signal(s)
+	}
 	if after := snapshot(t, filepath.Dir(path)); after != before {
 		t.Errorf("something was left behind:\n%s\nwas\n%s", after, before)
 	}
 	if code, _, _ := holder.finish(); code != 0 {
 		t.Errorf("the holder ended with %d", code)
+	}
+	if code, _, stderr := p.finish(); code != 8 {
+		t.Errorf("exit code %d, want the command's, 8: %s", code, stderr)
+	}
+}
+
+// TestNobodyReadsTheMessages: they don't end us, nor a command that runs under the lock.
+func TestNobodyReadsTheMessages(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	read.Close()
+	cmd := child(t, "run", filepath.Join(t.TempDir(), ".lock"), "--", "no-such-command-here")
+	cmd.Stderr = write
+	cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code != exitNotFound {
+		t.Errorf("%v, want exit code %d", cmd.ProcessState, exitNotFound)
 	}
 }

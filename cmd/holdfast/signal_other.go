@@ -11,6 +11,13 @@ import (
 // they are caught so that holdfast outlives the command.
 func caughtSignals() []os.Signal { return []os.Signal{os.Interrupt} }
 
+func runSignals() []os.Signal { return caughtSignals() }
+
+func endsWait(os.Signal) bool { return true }
+
+// suspend does nothing: no signal stops a process here.
+func suspend(os.Signal) {}
+
 // signalNumber is SIGINT's on Unix.
 func signalNumber(os.Signal) int { return 2 }
 

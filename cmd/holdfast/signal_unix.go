@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"slices"
 	"syscall"
 )
 
-// caughtSignals are those that end a wait, and are handed on to the command.
+// caughtSignals are those that end what goes on until a signal comes, such as a wait.
 //
 // SIGQUIT is among them for the sake of what it means to a command: a terminal
 // sends it to both, and it must not be holdfast that dies of it.
@@ -25,6 +27,42 @@ func caughtSignals() []os.Signal {
 	return caught
 }
 
+// endsWait reports whether a signal ends a wait for the lock. The others are meant for
+// a command, which does not run yet.
+func endsWait(s os.Signal) bool {
+	return slices.Contains([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGABRT}, s)
+}
+
+// runSignals are those that "holdfast run" catches: all that can be caught, as tini and
+// dumb-init do, so that whoever signals holdfast reaches the command. Not these:
+//
+//   - SIGCHLD is about our own children, and SIGURG and SIGIO may be our own doing: Go's
+//     run-time interrupts its threads with the one, and the kernel sends the other for a
+//     lease, which package platform takes for an instant.
+//   - SIGPROF is Go's profiler's, and comes to nobody else.
+//   - SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS and SIGEMT are our own faults.
+//   - SIGTTIN and SIGTTOU come from the kernel, to the whole group of whoever uses the
+//     terminal in the background. They stop us together with the command.
+func runSignals() []os.Signal {
+	const sigEMT = 7 // SIGBUS on Linux
+	own := []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGIO, syscall.SIGPROF,
+		syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSYS, sigEMT,
+		syscall.SIGTTIN, syscall.SIGTTOU}
+	last := syscall.Signal(31)
+	if runtime.GOOS == "linux" {
+		last = 64 // real-time signals; Go leaves 32 to 34 to the C library
+	}
+	var caught []os.Signal
+	for s := syscall.Signal(1); s <= last; s++ {
+		switch {
+		case slices.Contains(own, s), s == syscall.SIGHUP && signal.Ignored(s), s == syscall.SIGTSTP && !catchStop:
+		default:
+			caught = append(caught, s)
+		}
+	}
+	return caught
+}
+
 // signalNumber is what a shell adds to 128.
 func signalNumber(s os.Signal) int {
 	n, _ := s.(syscall.Signal)
@@ -33,12 +71,20 @@ func signalNumber(s os.Signal) int {
 
 // forward hands a signal on to the command.
 //
-// What a terminal sends on Ctrl-C and Ctrl-\ goes to every process of its
+// What a terminal sends on Ctrl-C, Ctrl-\ and Ctrl-Z goes to every process of its
 // foreground group, so the command has it already. It must not have it twice:
 // many programs clean up at the first SIGINT and drop everything at the second.
+//
+// SIGPIPE and SIGXFSZ come of what we write ourselves. They are caught so that a
+// message which nobody reads, or a full log, does not end us, and the command with us.
 func forward(command *os.Process, s os.Signal) {
-	if (s == syscall.SIGINT || s == syscall.SIGQUIT) && inForeground(command.Pid) {
+	switch s {
+	case syscall.SIGPIPE, syscall.SIGXFSZ:
 		return
+	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP:
+		if inForeground(command.Pid) {
+			return
+		}
 	}
 	_ = command.Signal(s) // it fails only when the command has ended
 }
