@@ -123,9 +123,36 @@ func (a *app) done(err error) int {
 		return exitOK
 	case errors.Is(err, claims.ErrClaimed), errors.Is(err, claims.ErrNotOwned):
 		a.fail(err)
-		return exitNotHad
+		return max(exitNotHad, a.print(conflictOf(err)))
 	}
 	return a.failLedger(err)
+}
+
+// conflict is what is printed instead of a claim that was not to be had: the claim that
+// is there, and, to tell it from one's own, what it is. Without a claim there is only the
+// node.
+type conflict struct {
+	NodeID string `json:"node_id"`
+	*claims.Claim
+	Conflict string `json:"conflict"`
+}
+
+func conflictOf(err error) conflict {
+	var claimed *claims.ClaimedError
+	var notOwned *claims.NotOwnedError
+	switch {
+	case errors.As(err, &claimed) && claimed.Claim.Owner == claimed.Owner:
+		return conflict{claimed.Claim.NodeID, &claimed.Claim, "own"}
+	case errors.As(err, &claimed):
+		return conflict{claimed.Claim.NodeID, &claimed.Claim, "claimed"}
+	case !errors.As(err, &notOwned):
+		return conflict{}
+	case notOwned.Claim == nil:
+		return conflict{notOwned.NodeID, nil, "none"}
+	case notOwned.Claim.Owner == notOwned.Owner:
+		return conflict{notOwned.NodeID, notOwned.Claim, "expired"}
+	}
+	return conflict{notOwned.NodeID, notOwned.Claim, "claimed"}
 }
 
 func (a *app) printAll(all []claims.Claim) int {

@@ -73,6 +73,17 @@ example:
   n=$(holdfast ledger head proof | jq .sequence)
 `
 
+// conflictHelp is about what the commands for one claim print when they fail because of
+// another one, or of none.
+const conflictHelp = `NODE is numbers with dots between them, such as 1 or 1.2.3, of 128 characters at most; ID
+is any text without control characters, of 1 KB at most.
+
+With exit code 75 for the sake of a claim, the line is the claim that is there, and why:
+"conflict" is "claimed" (by somebody else), "own" (this owner has it already), "expired",
+or "none" (nobody has the node, and there is nothing but "node_id" beside it).
+
+`
+
 // claimFlagsHelp is about the flags that all commands about claims have.
 const claimFlagsHelp = `  -skew D     how much the clocks of those who claim may differ: claims count for so
               long beyond their expiry. 0 without it; all should agree on it
@@ -86,14 +97,15 @@ const claimTakeHelp = `Claims a node, such as 1.2.3, of the proof in DIR, and pr
   {"node_id":"1.2.3","owner":"...","acquired_at":"...","expires_at":"..."}
 
 It expires after lock_timeout, such as "90s", of DIR/meta.json, or 5 minutes, unless
-it is refreshed. A node that is claimed is not waited for.
+it is refreshed, which leaves acquired_at as it is. A node that is claimed is not waited
+for.
 
-  -owner ID   who claims it
+` + conflictHelp + `  -owner ID   who claims it
 ` + claimFlagsHelp + `
 exit codes:
   0    claimed
   64   wrong use
-  75   somebody has claimed it, or the ledger's lock was not had in time
+  75   it is claimed, or the ledger's lock was not had in time
   1    anything else that went wrong
 
 example:
@@ -105,7 +117,7 @@ const claimRefreshSynopsis = "holdfast claim refresh -owner ID [-skew D] [-agent
 const claimRefreshHelp = `Makes a claim last for another lock_timeout from now, and prints it. A claim that has
 expired can't be refreshed, as others were told that it is free.
 
-  -owner ID   whose claim it is
+` + conflictHelp + `  -owner ID   whose claim it is
 ` + claimFlagsHelp + `
 exit codes:
   0    refreshed
@@ -121,7 +133,7 @@ const claimReleaseSynopsis = "holdfast claim release -owner ID [-skew D] [-agent
 
 const claimReleaseHelp = `Ends a claim.
 
-  -owner ID   whose claim it is
+` + conflictHelp + `  -owner ID   whose claim it is
 ` + claimFlagsHelp + `
 exit codes:
   0    released

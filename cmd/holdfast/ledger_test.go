@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/lock/claims"
 )
 
 // pipe runs holdfast with a text on its standard input.
@@ -103,11 +105,25 @@ func TestClaims(t *testing.T) {
 	if out, _ := wantCode(t, exitOK, "claim", "list", dir); out != taken {
 		t.Errorf("listed %q, took %q", out, taken)
 	}
-	_, stderr := wantCode(t, exitNotHad, "claim", "take", "-owner", "you", dir, "1.2")
-	wantText(t, stderr, `claimed by "me"`)
-	_, stderr = wantCode(t, exitNotHad, "claim", "release", "-owner", "you", dir, "1.2")
-	wantText(t, stderr, `not by "you"`)
+	// wantConflict: who has it is said to people, and to programs in the same form.
+	wantConflict := func(what, claim, why string, args ...string) {
+		t.Helper()
+		out, stderr := wantCode(t, exitNotHad, append([]string{"claim"}, args...)...)
+		wantText(t, stderr, why)
+		if want := strings.TrimSuffix(claim, "}\n") + `,"conflict":"` + what + "\"}\n"; out != want {
+			t.Errorf("%q: got %s, want %s", args, out, want)
+		}
+	}
+	wantConflict("claimed", taken, `claimed by "me"`, "take", "-owner", "you", dir, "1.2")
+	wantConflict("own", taken, `"me" has node 1.2 itself`, "take", "-owner", "me", dir, "1.2")
+	wantConflict("claimed", taken, `not by "you"`, "release", "-owner", "you", dir, "1.2")
+	wantConflict("claimed", taken, `not by "you"`, "refresh", "-owner", "you", dir, "1.2")
+	wantConflict("none", `{"node_id":"7"}`+"\n", `no claim on node 7`, "refresh", "-owner", "me", dir, "7")
 	refreshed, _ := wantCode(t, exitOK, "claim", "refresh", "-owner", "me", dir, "1.2")
+	acquired := c.Acquired
+	if err := json.Unmarshal([]byte(refreshed), &c); err != nil || !c.Acquired.Equal(acquired) || c.ExpiresAt.Sub(c.Acquired) <= time.Hour {
+		t.Errorf("refreshed: %s (%v), acquired at %v", refreshed, err, acquired)
+	}
 	if out, _ := wantCode(t, exitOK, "claim", "list", dir); out != refreshed {
 		t.Errorf("listed %q, refreshed %q", out, refreshed)
 	}
@@ -123,6 +139,24 @@ func TestClaims(t *testing.T) {
 		t.Errorf("reaped twice: %q", out)
 	}
 	write(t, filepath.Join(dir, "meta.json"), `{"lock_timeout":"1d"}`)
-	_, stderr = wantCode(t, exitError, "claim", "take", "-owner", "me", dir, "1.4")
+	_, stderr := wantCode(t, exitError, "claim", "take", "-owner", "me", dir, "1.4")
 	wantText(t, stderr, "meta.json", "lock_timeout")
+}
+
+func TestConflictOf(t *testing.T) {
+	mine := claims.Claim{NodeID: "1", Owner: "me"}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&claims.ClaimedError{Owner: "me", Claim: mine}, "own"},
+		{&claims.ClaimedError{Owner: "you", Claim: mine}, "claimed"},
+		{&claims.NotOwnedError{NodeID: "1", Owner: "you", Claim: &mine}, "claimed"},
+		{&claims.NotOwnedError{NodeID: "1", Owner: "me", Claim: &mine}, "expired"},
+		{&claims.NotOwnedError{NodeID: "1", Owner: "me"}, "none"},
+	} {
+		if got := conflictOf(c.err); got.Conflict != c.want || got.NodeID != "1" || (got.Claim == nil) != (c.want == "none") {
+			t.Errorf("%v: got %+v, want %s", c.err, got, c.want)
+		}
+	}
 }

@@ -56,7 +56,7 @@ func (m *Manager) Claim(ctx context.Context, node, owner string) (Claim, error) 
 	return m.acquire(ctx, node, owner, view.claim)
 }
 
-// Refresh makes a claim last for another lock_timeout from now. If the owner does
+// Refresh makes a claim last for another lock_timeout from now; AcquiredAt stays. If the owner does
 // not have it, or if it has expired, the error is a *NotOwnedError.
 func (m *Manager) Refresh(ctx context.Context, node, owner string) (Claim, error) {
 	return m.acquire(ctx, node, owner, view.refresh)
@@ -166,7 +166,7 @@ func (m *Manager) acquire(ctx context.Context, node, owner string, decide decide
 		return Claim{}, err
 	}
 	e := events[len(events)-1]
-	return Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}, err
+	return e.claim(), err
 }
 
 // change decides on one node, and returns what it has appended.
@@ -202,7 +202,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 		if err != nil {
 			return err
 		}
-		v := view{claims: m.state.claims, now: m.now(), skew: m.Skew, lasts: lasts}
+		v := view{claims: m.state.claims, told: m.state.recent, now: m.now(), skew: m.Skew, lasts: lasts}
 		counts := func(c Claim) bool { return c.active(v.now, v.skew) }
 		v.foreign = found.foreign(m.state, counts)
 		events, err := decision(v, found)

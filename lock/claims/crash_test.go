@@ -2,10 +2,12 @@ package claims_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock/claims"
 )
@@ -183,4 +185,20 @@ func TestTemporaryFile(t *testing.T) {
 	if _, err := m.Reap(t.Context()); err != nil || exists(temp) {
 		t.Errorf("it is still there: %v", err)
 	}
+}
+
+// TestRefreshedByOthers: a program that dates the file of a refresh by the refresh dies
+// between the event of its release and the file. That is a leftover, and no new claim.
+func TestRefreshedByOthers(t *testing.T) {
+	dir, c, m := proof(t)
+	claim(t, m, "1", "a")
+	at := start.Add(time.Minute)
+	until := at.Add(claims.DefaultTimeout)
+	appendRaw(t, dir, fmt.Sprintf(`{"type":"lock_acquired","timestamp":%q,"node_id":"1","owner":"a","expires_at":%q}`, at.Format(time.RFC3339Nano), until.Format(time.RFC3339Nano)))
+	appendRaw(t, dir, fmt.Sprintf(`{"type":"lock_released","timestamp":%q,"node_id":"1","owner":"a"}`, start.Format(time.RFC3339Nano))) // by a clock that goes behind
+	foreign(t, dir, "1", "a", at, until)
+	if got, ok, err := manager(dir, c).IsClaimed("1"); ok || err != nil {
+		t.Errorf("claimed: %v, %v", got, err)
+	}
+	claim(t, m, "1", "b")
 }

@@ -5,6 +5,7 @@ import "time"
 // view is what a change is decided on: nothing else may be looked at.
 type view struct {
 	claims  map[string]Claim // of the ledger
+	told    map[tenure][]event
 	foreign map[string]Claim // files of which the ledger knows nothing
 	now     time.Time
 	skew    time.Duration
@@ -21,7 +22,7 @@ func (v view) on(node string) (Claim, bool) {
 }
 
 func (v view) acquire(node, owner string) event {
-	return event{acquired, v.now, node, owner, v.now.Add(v.lasts)}
+	return event{Type: acquired, Timestamp: v.now, NodeID: node, Owner: owner, ExpiresAt: v.now.Add(v.lasts)}
 }
 
 // claim: an expired claim is reaped on the way, so that the ledger tells of it.
@@ -31,7 +32,7 @@ func (v view) claim(node, owner string) ([]event, error) {
 	case !ok:
 		return []event{v.acquire(node, owner)}, nil
 	case c.active(v.now, v.skew):
-		return nil, &ClaimedError{c}
+		return nil, &ClaimedError{owner, c}
 	}
 	return []event{{Type: reaped, Timestamp: v.now, NodeID: node, Owner: c.Owner}, v.acquire(node, owner)}, nil
 }
@@ -44,10 +45,13 @@ func (v view) refresh(node, owner string) ([]event, error) {
 	if c, _ := v.on(node); !c.active(v.now, v.skew) {
 		return nil, &NotOwnedError{NodeID: node, Owner: owner, Claim: &c}
 	}
-	return []event{v.acquire(node, owner)}, nil
+	e := v.acquire(node, owner)
+	e.since = v.claims[node].AcquiredAt
+	return []event{e}, nil
 }
 
-// release: never before it was acquired, or the claim would seem to be a later one.
+// release: never before it was acquired, or refreshed, or the claim would seem to be a
+// later one.
 func (v view) release(node, owner string) ([]event, error) {
 	if err := v.owned(node, owner); err != nil {
 		return nil, err
@@ -55,6 +59,9 @@ func (v view) release(node, owner string) ([]event, error) {
 	at := v.now
 	if c, _ := v.on(node); at.Before(c.AcquiredAt) {
 		at = c.AcquiredAt
+	}
+	if told := v.told[tenure{node, owner}]; len(told) > 0 && at.Before(told[len(told)-1].Timestamp) {
+		at = told[len(told)-1].Timestamp
 	}
 	return []event{{Type: released, Timestamp: at, NodeID: node, Owner: owner}}, nil
 }

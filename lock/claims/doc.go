@@ -13,11 +13,13 @@
 //	{"type":"lock_released","timestamp":T,"node_id":"1.2.3","owner":"agent-7"}
 //	{"type":"lock_reaped","timestamp":T,"node_id":"1.2.3","owner":"agent-7"}
 //
-// where a further lock_acquired refreshes, and the times are RFC 3339 with
+// where a further lock_acquired of the same owner refreshes, and the times are RFC 3339 with
 // nanoseconds. For programs that look at files, Dir/locks/NODE.lock holds the claim
 // on a node while there is one:
 //
 //	{"node_id":"1.2.3","owner":"agent-7","acquired_at":T,"expires_at":T}
+//
+// where acquired_at is that of the first lock_acquired, and expires_at that of the last.
 //
 // Every change is decided with the ledger's lock held, on the state as of its last
 // event. The event is written first, then the file; if a crash comes between, the

@@ -23,11 +23,18 @@ var (
 	ErrTimeout = errors.New("lock_timeout is not a duration from 1s to 1h")
 )
 
-// ClaimedError is returned when a node is claimed, by its Owner or by the caller
-// himself. It matches ErrClaimed.
-type ClaimedError struct{ Claim Claim }
+// ClaimedError is returned when a node is claimed, by somebody else or by the caller
+// himself: Claim.Owner says who. It matches ErrClaimed.
+type ClaimedError struct {
+	Owner string // who asked
+	Claim Claim  // what there is
+}
 
 func (e *ClaimedError) Error() string {
+	if e.Claim.Owner == e.Owner {
+		return fmt.Sprintf("claims: %q has node %s itself, since %s, until %s; go on with it, refresh it to make it last longer, or release it",
+			e.Owner, e.Claim.NodeID, e.Claim.AcquiredAt.Format(time.RFC3339), e.Claim.ExpiresAt.Format(time.RFC3339))
+	}
 	return fmt.Sprintf("claims: node %s is claimed by %q since %s, until %s; work on another one, or wait",
 		e.Claim.NodeID, e.Claim.Owner, e.Claim.AcquiredAt.Format(time.RFC3339), e.Claim.ExpiresAt.Format(time.RFC3339))
 }

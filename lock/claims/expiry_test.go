@@ -3,6 +3,7 @@ package claims_test
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,14 +54,17 @@ func TestExpiry(t *testing.T) {
 // TestRefresh: a refresh counts from now, for its owner alone.
 func TestRefresh(t *testing.T) {
 	dir, c, m := proof(t)
-	claim(t, m, "1", "a")
+	first := claim(t, m, "1", "a")
 	c.add(claims.DefaultTimeout - 1)
 	longer, err := m.Refresh(t.Context(), "1", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := c.at.Add(claims.DefaultTimeout); !longer.ExpiresAt.Equal(want) || !longer.AcquiredAt.Equal(c.at) {
-		t.Errorf("refreshed: %v, want it to expire at %v", longer, want)
+	if want := c.at.Add(claims.DefaultTimeout); !longer.ExpiresAt.Equal(want) || !longer.AcquiredAt.Equal(first.AcquiredAt) {
+		t.Errorf("refreshed: %v, want it to be from %v, and to expire at %v", longer, first.AcquiredAt, want)
+	}
+	if again, ok, err := manager(dir, c).IsClaimed("1"); !ok || err != nil || !same(again, longer) {
+		t.Errorf("read anew: %v, %v, want %v", again, err, longer)
 	}
 	if got := inFiles(t, dir)["1"]; !same(got, longer) {
 		t.Errorf("the file is %v, want %v", got, longer)
@@ -86,7 +90,10 @@ func TestTwice(t *testing.T) {
 	for _, owner := range []string{"a", "b"} {
 		_, err := m.Claim(t.Context(), "1", owner)
 		var claimed *claims.ClaimedError
-		if !errors.Is(err, claims.ErrClaimed) || !errors.As(err, &claimed) || !same(claimed.Claim, mine) {
+		if !errors.Is(err, claims.ErrClaimed) || !errors.As(err, &claimed) || !same(claimed.Claim, mine) || claimed.Owner != owner {
+			t.Fatalf("claim by %s: %v", owner, err)
+		}
+		if own := owner == "a"; strings.Contains(err.Error(), "itself") != own || strings.Contains(err.Error(), "wait") == own {
 			t.Errorf("claim by %s: %v", owner, err)
 		}
 	}
@@ -132,6 +139,9 @@ func TestClockSetBack(t *testing.T) {
 	}
 	if shorter, err := m.Refresh(t.Context(), "1", "a"); err != nil || !same(inFiles(t, dir)["1"], shorter) {
 		t.Errorf("refresh with the clock set back: %v", err)
+	}
+	if active, err := manager(dir, c).Active(); err != nil || len(active) != 2 || active[0].ExpiresAt.Before(active[0].AcquiredAt) {
+		t.Errorf("refreshed with the clock set back: %v, %v", active, err)
 	}
 	for _, node := range []string{"1", "2"} {
 		if err := m.Release(t.Context(), node, "a"); err != nil {
@@ -197,4 +207,21 @@ func TestLedgerReplaced(t *testing.T) {
 	}
 	claim(t, m, "1", "b")
 	wantStory(t, dir, "acquired 1 b")
+}
+
+// TestReleaseAfterClockSetBack: a release is never told of as before the refresh.
+func TestReleaseAfterClockSetBack(t *testing.T) {
+	dir, c, m := proof(t)
+	claim(t, m, "1", "a")
+	c.add(time.Minute)
+	if _, err := m.Refresh(t.Context(), "1", "a"); err != nil {
+		t.Fatal(err)
+	}
+	c.add(-time.Second)
+	if err := m.Release(t.Context(), "1", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if all := events(t, dir); all[2].Timestamp.Before(all[1].Timestamp) {
+		t.Errorf("released at %v, refreshed at %v", all[2].Timestamp, all[1].Timestamp)
+	}
 }

@@ -21,7 +21,7 @@ import (
 type Claim struct {
 	NodeID     string    `json:"node_id"`
 	Owner      string    `json:"owner"`
-	AcquiredAt time.Time `json:"acquired_at"` // or refreshed
+	AcquiredAt time.Time `json:"acquired_at"` // since when the owner has it; a refresh changes nothing
 	ExpiresAt  time.Time `json:"expires_at"`
 }
 
@@ -73,6 +73,18 @@ type event struct {
 	NodeID    string    `json:"node_id"`
 	Owner     string    `json:"owner"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+
+	since time.Time // of a refresh: when what it refreshes was acquired
+}
+
+// claim returns the claim that an event of type acquired makes. A refresh by a clock that
+// was set back makes it younger than it was, or it would end before it began.
+func (e event) claim() Claim {
+	since := e.Timestamp
+	if !e.since.IsZero() && e.since.Before(since) {
+		since = e.since
+	}
+	return Claim{e.NodeID, e.Owner, since, e.ExpiresAt}
 }
 
 // state is what the events up to a sequence number make of the claims.
@@ -80,7 +92,7 @@ type state struct {
 	sequence int64
 	claims   map[string]Claim   // expired ones included
 	ended    map[tenure]end     // of each owner's last claim on a node
-	recent   map[tenure][]Claim // the last ones of each owner on a node, refreshed or not, ended or not
+	recent   map[tenure][]event // that made the last ones of each owner on a node, refreshed or not, ended or not
 }
 
 type tenure struct{ node, owner string }
@@ -96,7 +108,7 @@ type end struct {
 const keepRecent = 8
 
 func newState() *state {
-	return &state{claims: map[string]Claim{}, ended: map[tenure]end{}, recent: map[tenure][]Claim{}}
+	return &state{claims: map[string]Claim{}, ended: map[tenure]end{}, recent: map[tenure][]event{}}
 }
 
 // apply replays one event. Those of other types are of no concern here. Source:
@@ -135,9 +147,11 @@ func (s *state) apply(data []byte) error {
 		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, true}
 	}
 	if e.Type == acquired {
-		c := Claim{e.NodeID, e.Owner, e.Timestamp, e.ExpiresAt}
-		s.claims[e.NodeID] = c
-		s.recent[of] = append(s.recent[of][max(0, len(s.recent[of])-keepRecent+1):], c)
+		if ok && before.Owner == e.Owner {
+			e.since = before.AcquiredAt
+		}
+		s.claims[e.NodeID] = e.claim()
+		s.recent[of] = append(s.recent[of][max(0, len(s.recent[of])-keepRecent+1):], e)
 		delete(s.ended, of)
 	} else {
 		delete(s.claims, e.NodeID)
@@ -155,7 +169,12 @@ func (s *state) isLeftover(file Claim, lasts bool) bool {
 	if !ok {
 		return false
 	}
-	if slices.ContainsFunc(s.recent[of], file.equal) {
+	// Another program's file may say when a claim was refreshed, not acquired.
+	if slices.ContainsFunc(s.recent[of], func(e event) bool {
+		told := e.claim()
+		e.since = time.Time{}
+		return file.equal(told) || file.equal(e.claim())
+	}) {
 		return true
 	}
 	return !file.AcquiredAt.After(end.at) && !(end.known && lasts)
