@@ -12,12 +12,13 @@ import (
 )
 
 // claimFlags adds those that all commands about claims have.
-func claimFlags(flags *flag.FlagSet) func(dir string) *claims.Manager {
+func claimFlags(flags *flag.FlagSet) func(dir string) (*claims.Manager, error) {
 	var skew time.Duration
 	duration(flags, &skew, "skew")
 	at := ledgerFlags(flags, true)
-	return func(dir string) *claims.Manager {
-		return &claims.Manager{Dir: dir, Ledger: at(dir), Skew: skew}
+	return func(dir string) (*claims.Manager, error) {
+		l, err := at(dir)
+		return &claims.Manager{Dir: dir, Ledger: l, Skew: skew}, err
 	}
 }
 
@@ -35,7 +36,11 @@ func (a *app) owned(name string, args []string) (m *claims.Manager, node, owner 
 	case flags.NArg() != 2:
 		return nil, "", "", a.misuse(name, fmt.Sprintf("DIR and NODE are wanted, not %d arguments", flags.NArg())), false
 	}
-	return at(flags.Arg(0)), flags.Arg(1), owner, exitOK, true
+	m, err := at(flags.Arg(0))
+	if err != nil {
+		return nil, "", "", a.failLedger(err), false
+	}
+	return m, flags.Arg(1), owner, exitOK, true
 }
 
 func (a *app) claimTake(args []string) int {
@@ -69,7 +74,11 @@ func (a *app) claimList(args []string) int {
 	if !ok {
 		return code
 	}
-	active, err := at(dir).Active()
+	m, err := at(dir)
+	if err != nil {
+		return a.failLedger(err)
+	}
+	active, err := m.Active()
 	if err != nil {
 		return a.failLedger(err)
 	}
@@ -88,14 +97,17 @@ func (a *app) claimReap(args []string) int {
 	if isSet(flags, "every") && every == 0 {
 		return a.misuse(flags.Name(), "-every 0 is no interval")
 	}
-	m := at(dir)
+	m, err := at(dir)
+	if err != nil {
+		return a.failLedger(err)
+	}
 	if every == 0 {
 		ended, err := m.Reap(context.Background())
 		return max(a.printAll(ended), a.done(err))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
-	err := m.ReapEvery(ctx, every, func(ended []claims.Claim, err error) {
+	err = m.ReapEvery(ctx, every, func(ended []claims.Claim, err error) {
 		a.printAll(ended)
 		a.done(err)
 	})

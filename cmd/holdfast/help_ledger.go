@@ -13,15 +13,17 @@ between them.
                    the host and the pid
   -timeout D       wait no longer than D for the ledger's lock; 5s without it, and 0
                    is to try once
-  -prefix P        what the names of the event files begin with; "event-" without
-                   it, and "" for names that are only numbers
+  -prefix P        what the names of the event files begin with, "" for names that are
+                   only numbers. Without it, what those that are there begin with, or
+                   "event-" in a new ledger. A second one in a folder is refused
 
 Programs that make the lock, DIR/ledger/ledger.lock, with O_EXCL or with mkdir are
 waited for, and wait for us.
 
 exit codes:
   0    appended: {"sequence":8} is the last one
-  64   wrong use, or an event that is not JSON, or has more than 1 MB
+  64   wrong use, or an event that is not JSON, or has more than 1 MB, or another prefix
+       than the ledger has
   65   the ledger is not at N: somebody has appended
   75   the lock was not had in time
   1    anything else that went wrong
@@ -44,8 +46,8 @@ with the name of the file, and the rest is printed.
 
   -after N    only those behind number N; files that are none of the ledger's are
               then not looked for
-  -prefix P   what the names of the event files begin with; "event-" without it,
-              and "" for names that are only numbers
+  -prefix P   what the names of the event files begin with, "" for names that are only
+              numbers; without it, what those that are there begin with
 
 exit codes:
   0    all was printed
@@ -61,8 +63,8 @@ const ledgerHeadSynopsis = "holdfast ledger head [-prefix P] DIR"
 const ledgerHeadHelp = `Prints the number of the last event of the ledger in DIR/ledger: {"sequence":8}, or 0
 if there is none. No lock is taken.
 
-  -prefix P   what the names of the event files begin with; "event-" without it,
-              and "" for names that are only numbers
+  -prefix P   what the names of the event files begin with, "" for names that are only
+              numbers; without it, what those that are there begin with
 
 exit codes:
   0    printed

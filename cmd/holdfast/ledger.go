@@ -14,14 +14,14 @@ import (
 )
 
 // ledgerFlags adds those that say which ledger is meant, and how to get at it.
-func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) ledger.Ledger {
+func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) (ledger.Ledger, error) {
 	var l ledger.Ledger
 	prefix := flags.String("prefix", ledger.DefaultPrefix, "")
 	if writes {
 		flags.StringVar(&l.AgentID, "agent", "", "")
 		duration(flags, &l.Timeout, "timeout")
 	}
-	return func(dir string) ledger.Ledger {
+	return func(dir string) (_ ledger.Ledger, err error) {
 		l.Dir, l.Prefix = dir, *prefix
 		if isSet(flags, "timeout") {
 			l.Timeout = max(l.Timeout, time.Nanosecond) // where 0 means the default
@@ -29,7 +29,10 @@ func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) ledger.Ledge
 		if *prefix == "" {
 			l.Prefix = ledger.NoPrefix
 		}
-		return l
+		if !isSet(flags, "prefix") { // whoever began the ledger has chosen one
+			l.Prefix, err = ledger.PrefixOf(dir)
+		}
+		return l, err
 	}
 }
 
@@ -59,8 +62,12 @@ func (a *app) ledgerAppend(args []string) int {
 	if len(events) == 0 {
 		return a.misuse(flags.Name(), "there is no EVENT, nor one on standard input")
 	}
+	l, err := at(flags.Arg(0))
+	if err != nil {
+		return a.failLedger(err)
+	}
 	var last int64
-	switch l := at(flags.Arg(0)); {
+	switch {
 	case !isSet(flags, "if-sequence"):
 		last, err = l.AppendBatch(context.Background(), events)
 	case len(events) == 1:
@@ -107,8 +114,12 @@ func (a *app) ledgerRead(args []string) int {
 	if *after < 0 {
 		return a.misuse(flags.Name(), fmt.Sprintf("-after %d is negative", *after))
 	}
+	l, err := at(dir)
+	if err != nil {
+		return a.failLedger(err)
+	}
 	code = exitOK
-	for event, err := range at(dir).Events(*after) {
+	for event, err := range l.Events(*after) {
 		if err == nil {
 			err = writeJSON(a.stdout, struct {
 				sequence
@@ -129,7 +140,11 @@ func (a *app) ledgerHead(args []string) int {
 	if !ok {
 		return code
 	}
-	head, err := at(dir).Sequence()
+	l, err := at(dir)
+	if err != nil {
+		return a.failLedger(err)
+	}
+	head, err := l.Sequence()
 	if err != nil {
 		return a.failLedger(err)
 	}
@@ -153,7 +168,7 @@ func (a *app) failLedger(err error) int {
 		return exitNotHad
 	case errors.Is(err, ledger.ErrSequenceMismatch):
 		return exitMovedOn
-	case errors.Is(err, ledger.ErrInvalidEvent):
+	case errors.Is(err, ledger.ErrInvalidEvent), errors.Is(err, ledger.ErrPrefix):
 		return exitUsage
 	}
 	return code

@@ -55,14 +55,25 @@ func TestLedger(t *testing.T) {
 	if snapshot(t, dir) != before {
 		t.Error("a refused event changed something")
 	}
-	out, _ = wantCode(t, exitOK, "ledger", "append", "-prefix", "", dir, `1`)
-	want(out, `{"sequence":1}`+"\n")
-	if _, err := os.Stat(filepath.Join(dir, "ledger", "000001.json")); err != nil {
-		t.Error(err)
+	before = names(t, filepath.Join(dir, "ledger"))
+	for _, args := range [][]string{{"append", "-prefix", "", dir, "1"}, {"read", "-prefix", "x", dir}, {"read", "-prefix", "x", "-after", "3", dir}, {"head", "-prefix", "x", dir}} {
+		_, stderr = wantCode(t, exitUsage, append([]string{"ledger"}, args...)...)
+		wantText(t, stderr, `begin with "event-"`)
 	}
-	// To the first, the second ledger in the folder is nothing that belongs there.
-	out, stderr = wantCode(t, exitError, "ledger", "read", dir)
+	if names(t, filepath.Join(dir, "ledger")) != before {
+		t.Error("a second ledger changed something")
+	}
+	// What another hand began is nothing that belongs there.
+	write(t, filepath.Join(dir, "ledger", "000001.json"), "1")
+	_, stderr = wantCode(t, exitUsage, "ledger", "append", dir, "7")
+	wantText(t, stderr, `several prefixes: "event-" and ""`)
+	_, stderr = wantCode(t, exitError, "ledger", "read", "-prefix", "event-", dir)
 	wantText(t, stderr, "000001.json", "damaged")
+	if err := os.Rename(filepath.Join(dir, "ledger", "000001.json"), filepath.Join(dir, "ledger", "x.json")); err != nil {
+		t.Fatal(err)
+	}
+	out, stderr = wantCode(t, exitError, "ledger", "read", dir)
+	wantText(t, stderr, "x.json", "damaged")
 	wantText(t, out, `{"sequence":6,"event":6}`)
 	if _, stderr := wantCode(t, exitError, "ledger", "append", filepath.Join(dir, "absent"), `1`); !strings.Contains(stderr, "absent") {
 		t.Error(stderr)
@@ -84,6 +95,32 @@ func TestLedger_Locked(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits.expect(`{"sequence":1}`)
+}
+
+// TestLedger_Prefix: a ledger is gone on with by the names that it has.
+func TestLedger_Prefix(t *testing.T) {
+	for _, prefix := range []string{"", "x", "event-", "e0", "7"} {
+		dir := t.TempDir()
+		wantCode(t, exitOK, "ledger", "append", "-prefix", prefix, dir, "1")
+		out, _ := wantCode(t, exitOK, "ledger", "append", dir, "2")
+		if out != `{"sequence":2}`+"\n" {
+			t.Errorf("prefix %q: appended %s", prefix, out)
+		}
+		taken, _ := wantCode(t, exitOK, "claim", "take", "-owner", "me", dir, "1")
+		wantFile(t, filepath.Join(dir, "ledger", prefix+"000003.json"), true)
+		if out, _ := wantCode(t, exitOK, "claim", "list", dir); out != taken {
+			t.Errorf("prefix %q: listed %s, took %s", prefix, out, taken)
+		}
+		if out, _ := wantCode(t, exitOK, "ledger", "head", dir); out != `{"sequence":3}`+"\n" {
+			t.Errorf("prefix %q: the head is %s", prefix, out)
+		}
+		if out, _ := wantCode(t, exitOK, "ledger", "read", "-after", "1", dir); strings.Count(out, "\n") != 2 {
+			t.Errorf("prefix %q: read %s", prefix, out)
+		}
+		if _, stderr := wantCode(t, exitUsage, "claim", "take", "-prefix", "other", "-owner", "me", dir, "2"); stderr == "" {
+			t.Error("nothing said")
+		}
+	}
 }
 
 func TestClaims(t *testing.T) {

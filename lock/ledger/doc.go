@@ -12,7 +12,8 @@
 //
 // In Dir/ledger lie
 //
-//	event-000001.json        the events: immutable, numbered from 1 without gap, JSON
+//	event-000001.json        the events: immutable, numbered from 1 without gap, JSON;
+//	                         all of one prefix, which need not be this one
 //	ledger.lock              while somebody appends: who, as one JSON object
 //	ledger.lock.flock        stays; see package lock
 //	.event-*.tmp             an event that is being written, or was when its writer died

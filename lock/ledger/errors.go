@@ -21,6 +21,10 @@ var (
 	ErrUnfinished = errors.New("the batch is decided, and not finished yet")
 )
 
+// ErrPrefix is returned where the events in a folder have another prefix than the
+// ledger's, of which there is none: a folder has one ledger. Nothing has been written.
+var ErrPrefix = errors.New("a folder has one ledger, and its events one prefix")
+
 // ErrDamaged is matched by every error about the contents of a ledger: an event
 // that is missing, empty, truncated or too large, or a file that is none of the
 // ledger's. The message names the file.

@@ -54,7 +54,7 @@ func (l Ledger) writeHint(h hint) {
 // head finds the number of the last event, in a time that does not grow with the
 // number of events where there is a hint: it is where the last holdfast writer left
 // it, or, if other programs have appended since, found in steps that double.
-// Without a hint the folder is listed, and must be without gap.
+// Without a hint, or an event, the folder is listed, and must be without gap.
 func (l Ledger) head() (head int64, h hint, err error) {
 	h, ok := l.readHint()
 	if ok && h.Sequence > 0 {
@@ -62,15 +62,19 @@ func (l Ledger) head() (head int64, h hint, err error) {
 			return 0, h, err
 		}
 	}
-	if ok {
-		head, err = l.last(h.Sequence)
+	if !ok {
+		h = hint{}
+	} else if head, err = l.last(h.Sequence); head > 0 || err != nil {
 		return head, h, err
 	}
 	c, err := l.list()
 	if err != nil {
 		return 0, hint{}, err
 	}
-	return c.head, hint{}, l.gap(c)
+	if err := l.alone(c); err != nil {
+		return 0, hint{}, err
+	}
+	return c.head, h, l.gap(c)
 }
 
 // last finds the last event, given that those up to from exist.

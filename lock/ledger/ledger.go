@@ -42,7 +42,8 @@ type Ledger struct {
 	Dir string
 
 	// Prefix begins the names of event files. "" means DefaultPrefix; NoPrefix
-	// means none, as the published af writes them.
+	// means none, as the published af writes them. In a folder that has events of
+	// another prefix alone, everything fails with ErrPrefix; PrefixOf finds it.
 	Prefix string
 
 	// AgentID says in the lock file who is appending; "" means the host's name and

@@ -1,7 +1,9 @@
 package ledger_test
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,6 +35,81 @@ func TestLedger_Prefix(t *testing.T) {
 		remove(t, l, ".head")
 		holds(t, l, "1", "2", "3")
 	}
+}
+
+// TestLedger_SecondPrefix: a folder has one ledger. Another prefix would fork it, and what
+// is there be each other's damage.
+func TestLedger_SecondPrefix(t *testing.T) {
+	l := fresh(t)
+	l.Prefix = ledger.NoPrefix
+	must(t, l, "1", 1)
+	for _, hint := range []bool{true, false} {
+		other := ledger.Ledger{Dir: l.Dir}
+		if !hint {
+			remove(t, l, ".head")
+		}
+		_, err := other.Append(background, []byte("2"))
+		complains(t, err, ledger.ErrPrefix)
+		_, err = other.AppendIfSequence(background, []byte("2"), 0)
+		complains(t, err, ledger.ErrPrefix)
+		_, err = other.Sequence()
+		complains(t, err, ledger.ErrPrefix)
+		for _, after := range []int64{0, 1, 5} {
+			n := 0
+			for _, err := range other.Events(after) {
+				complains(t, err, ledger.ErrPrefix)
+				n++
+			}
+			if n != 1 {
+				t.Errorf("hint %v, after %d: %d events or errors, want one error", hint, after, n)
+			}
+		}
+		holds(t, l, "1")
+		if hint {
+			must(t, l, "2", 2)
+			remove(t, l, "000002.json")
+		}
+	}
+}
+
+// TestPrefixOf: the names say it, whatever digits they have.
+func TestPrefixOf(t *testing.T) {
+	for _, c := range []struct {
+		files, want string
+		several     bool
+	}{
+		{"", "", false},
+		{"notes.json 00001.json x.json.bak README .head ledger.lock", "", false},
+		{"event-000001.json", ledger.DefaultPrefix, false},
+		{"event-000002.json", ledger.DefaultPrefix, false}, // the first one is missing
+		{"000001.json 1000001.json", ledger.NoPrefix, false},
+		{"000002.json 1000000.json", ledger.NoPrefix, false},
+		{"x000001.json x1000001.json", "x", false},
+		{"7000001.json 7000002.json", "7", false},
+		{"x000009.json", "x", false},
+		{"event-000001.json 000001.json", "", true},
+		{"x000001.json event-000007.json", "", true},
+		{"x000001.json y000001.json", "", true},
+	} {
+		l := fresh(t)
+		if err := os.Mkdir(filepath.Join(l.Dir, "ledger"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name := range strings.FieldsSeq(c.files) {
+			if err := os.WriteFile(filepath.Join(l.Dir, "ledger", name), []byte("1"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := ledger.PrefixOf(l.Dir)
+		if got != c.want || errors.Is(err, ledger.ErrPrefix) != c.several || err != nil && !c.several {
+			t.Errorf("%s: %q, %v; want %q", c.files, got, err, c.want)
+		}
+	}
+	if got, err := ledger.PrefixOf(filepath.Join(t.TempDir(), "absent")); got != "" || err != nil {
+		t.Errorf("without a folder: %q, %v", got, err)
+	}
+	_, err := ledger.PrefixOf("")
+	complains(t, err, lock.ErrInvalidName)
 }
 
 // TestLedger_BadPrefix: one that can't begin a file's name is refused before

@@ -70,6 +70,10 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 				yield(Event{}, err)
 				return
 			}
+			if err := l.alone(c); err != nil {
+				yield(Event{}, err)
+				return
+			}
 			head = c.head
 			for _, name := range c.aliens {
 				if !yield(Event{}, damaged(l.path(name), "is none of the ledger's files")) {
@@ -83,6 +87,9 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 			if errors.Is(err, fs.ErrNotExist) {
 				var beyond bool
 				if beyond, err = l.beyond(n, head); err == nil && !beyond {
+					if err := l.anything(); err != nil {
+						yield(Event{}, err)
+					}
 					return
 				} else if err == nil {
 					n, err = l.skip(n)
