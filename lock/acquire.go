@@ -71,6 +71,9 @@ type patience interface {
 }
 
 func (f File) attempt(mode platform.Mode, patience patience) (*attempt, error) {
+	if err := f.makeFolders(); err != nil {
+		return nil, err
+	}
 	p, err := f.locate()
 	if err != nil {
 		return nil, err

@@ -17,7 +17,8 @@ import (
 // a name can't safely be in the name of a file is written as %XX, its bytes in
 // hexadecimal.
 type Dir struct {
-	// Path is the folder, which must exist. The spaces' folders in it are made.
+	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the
+	// folder that it is in is there.
 	Path string
 	// File has the settings for all of the locks; its Path is not used.
 	File File
@@ -50,9 +51,6 @@ func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Contex
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(filepath.Dir(f.Path), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, pathError("make folder for", f.Path, err)
-	}
 	held, err := how(f, ctx)
 	if err != nil {
 		return nil, err
@@ -60,7 +58,7 @@ func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Contex
 	return held, nil
 }
 
-// At returns the File of a key.
+// At returns the File of a key. Acquiring it makes the folders that Dir's own methods do.
 func (d Dir) At(key Key) (File, error) {
 	f := d.File
 	space, name := escape(key.Space), escape(key.Name)+".lock"
@@ -70,8 +68,32 @@ func (d Dir) At(key Key) (File, error) {
 	if key.Space == "" || key.Name == "" || len(space) > maxBase {
 		return f, fmt.Errorf("%w: lock key %q: neither part may be empty, or longer than a file's name", ErrInvalidName, key)
 	}
-	f.Path = filepath.Join(d.Path, space, name)
+	f.space = filepath.Join(d.Path, space)
+	f.Path = filepath.Join(f.space, name)
 	return f, checkPath(f.Path)
+}
+
+// isOfDir reports whether f is what Dir.At has returned, and its folder for us to make.
+func (f File) isOfDir() bool { return f.space != "" && filepath.Dir(f.Path) == f.space }
+
+// makeFolders makes the folder of a File of Dir.At, and the one that this is in. What is
+// above may be mistyped, and is left to the caller.
+func (f File) makeFolders() error {
+	if !f.isOfDir() {
+		return nil
+	}
+	err := os.Mkdir(f.space, 0o777)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(filepath.Dir(f.space), 0o777); err == nil || errors.Is(err, fs.ErrExist) {
+			err = os.Mkdir(f.space, 0o777)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return noFolder(f.Path)
+	} else if err != nil && !errors.Is(err, fs.ErrExist) {
+		return pathError("make folder for", f.Path, err)
+	}
+	return nil
 }
 
 var errNoFolder = fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
@@ -86,6 +108,9 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 		if err != nil {
 			yield(Entry{}, err)
 			return
+		}
+		if !exists(d.Path) && exists(filepath.Dir(d.Path)) {
+			return // nobody has acquired anything yet
 		}
 		locks, _ := platform.ListKernelLocks()
 		for status, err := range List(ctx, d.Path+string(filepath.Separator)+".") {

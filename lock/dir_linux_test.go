@@ -235,9 +235,12 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 }
 
 func TestDir_ListErrors(t *testing.T) {
-	_, errs := listed(lock.Dir{Path: filepath.Join(t.TempDir(), "missing")})
+	if entries, errs := listed(lock.Dir{Path: filepath.Join(t.TempDir(), "missing")}); len(entries) != 0 || len(errs) != 0 {
+		t.Errorf("a folder that is not there yet: %v, %v", entries, errs)
+	}
+	_, errs := listed(lock.Dir{Path: filepath.Join(t.TempDir(), "missing", "locks")})
 	if len(errs) != 1 || !errors.Is(errs[0], fs.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", errs)
+		t.Errorf("a folder that is nowhere: %v", errs)
 	}
 	t.Chdir(t.TempDir())
 	if entries, errs := listed(lock.Dir{}); len(entries) != 0 || len(errs) != 1 || !errors.Is(errs[0], lock.ErrInvalidName) {
@@ -269,14 +272,104 @@ func TestDir_Hostile(t *testing.T) {
 	}
 }
 
-// TestDir_Folders: a space's folder is made, the folder itself is not, and nothing is
-// made for a key that is refused.
-func TestDir_Folders(t *testing.T) {
-	d := lock.Dir{Path: filepath.Join(t.TempDir(), "missing")}
-	if _, err := d.TryAcquire(t.Context(), lock.Key{Space: "s", Name: "n"}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without the folder: %v", err)
+// TestDir_Makes: the README's Dir works as pasted, by its own methods and by At: what is
+// its own is made, and nothing above, and nothing by looking.
+func TestDir_Makes(t *testing.T) {
+	key := lock.Key{Space: "agent", Name: "7"}
+	for name, acquire := range map[string]func(lock.Dir) (lock.Hold, error){
+		"Dir": func(d lock.Dir) (lock.Hold, error) { return d.Acquire(t.Context(), key) },
+		"At": func(d lock.Dir) (lock.Hold, error) {
+			f, err := d.At(key)
+			if err != nil {
+				return nil, err
+			}
+			before := names(t, ".")
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateFree || !filepath.IsAbs(s.Path) {
+				t.Errorf("before the folder: %+v, %v", s, err)
+			}
+			if s, err := f.Break(t.Context()); err != nil || s.State != lock.StateFree {
+				t.Errorf("before the folder: %+v, %v", s, err)
+			}
+			if got := names(t, "."); got != before {
+				t.Errorf("looking made %s", got)
+			}
+			return f.AcquireShared(t.Context())
+		},
+		"Do": func(d lock.Dir) (lock.Hold, error) {
+			if err := lock.Do(t.Context(), d, key, func(context.Context) error { return nil }); err != nil {
+				return nil, err
+			}
+			return d.TryAcquireShared(t.Context(), key)
+		},
+		"AcquireAll": func(d lock.Dir) (lock.Hold, error) {
+			f, err := d.At(key)
+			if err != nil {
+				return nil, err
+			}
+			set, err := lock.AcquireAll(t.Context(), f)
+			if err != nil {
+				return nil, err
+			}
+			return set.Held()[0], nil
+		},
+	} {
+		t.Chdir(t.TempDir())
+		held, err := acquire(lock.Dir{Path: "locks"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		wantEntries(t, lock.Dir{Path: "locks"}, key)
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+		if _, err := acquire(lock.Dir{Path: "absent/locks"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make it first") {
+			t.Errorf("%s: without the folder above: %v", name, err)
+		}
+		if got := names(t, "."); got != "locks" {
+			t.Errorf("%s: made %s", name, got)
+		}
 	}
-	d.Path = filepath.Dir(d.Path)
+}
+
+// TestMissingFolder: the error of a path that leads nowhere says what to do, and not which
+// call has failed.
+func TestMissingFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx := t.Context()
+	f := lock.File{Path: "absent/a.lock"}
+	moved, err := lock.Dir{Path: "locks"}.At(lock.Key{Space: "s", Name: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved.Path = f.Path // it is no File of a Dir any more
+	for name, do := range map[string]func() error{
+		"Acquire":          func() error { _, err := f.Acquire(ctx); return err },
+		"TryAcquire":       func() error { _, err := f.TryAcquire(ctx); return err },
+		"TryAcquireShared": func() error { _, err := f.TryAcquireShared(ctx); return err },
+		"Inspect":          func() error { _, err := f.Inspect(ctx); return err },
+		"Break":            func() error { _, err := f.Break(ctx); return err },
+		"BreakForce":       func() error { _, err := f.BreakForce(ctx, "N"); return err },
+		"AcquireAll":       func() error { _, err := lock.AcquireAll(ctx, f, lock.File{Path: "b.lock"}); return err },
+		"Do":               func() error { return f.Do(ctx, func(context.Context) error { return nil }) },
+		"Update": func() error {
+			return lock.Update(ctx, "absent/a", func([]byte) ([]byte, error) { return nil, nil })
+		},
+		"a File of Dir with another Path": func() error { _, err := moved.TryAcquire(ctx); return err },
+	} {
+		err := do()
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make it first") || strings.Contains(err.Error(), "stat") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := names(t, "."); strings.Contains(got, "absent") {
+		t.Errorf("made: %s", got)
+	}
+}
+
+// TestDir_Folders: nothing is made for a key that is refused.
+func TestDir_Folders(t *testing.T) {
+	d := lock.Dir{Path: t.TempDir()}
 	for _, key := range []lock.Key{{}, {Space: "s"}, {Name: "n"}, {Space: "s", Name: strings.Repeat("n", 255)}} {
 		if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.Is(err, lock.ErrInvalidName) {
 			t.Errorf("%q: %v, %v", key, held, err)

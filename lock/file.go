@@ -65,6 +65,9 @@ type File struct {
 	clock    func() time.Time
 	pidAlive func(int) bool
 
+	// Of Dir.At: the space's folder, which acquiring makes, and the one that it is in.
+	space string
+
 	// Only tests set these: park is called at each step of the protocol;
 	// noKernelLock makes this a system without kernel locks.
 	park         func(step)

@@ -47,7 +47,11 @@ type Status struct {
 // of date when it arrives.
 func (f File) Inspect(ctx context.Context) (Status, error) {
 	p, err := f.locate()
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) && f.isOfDir() {
+		// Nobody has acquired anything in that space yet.
+		path, err := absolute(f.Path)
+		return Status{Path: path, State: StateFree, Evidence: NoLockFile}, err
+	} else if err != nil {
 		return Status{}, err
 	}
 	locks, _ := platform.ListKernelLocks()

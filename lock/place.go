@@ -39,11 +39,16 @@ func (f File) locate() (*place, error) {
 	f.Path = path
 	fsys, err := platform.FilesystemOf(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("lock: the folder for %s does not exist: %w", path, err)
+		return nil, noFolder(path)
 	} else if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	return &place{file: f, sibling: path + siblingSuffix, marker: path + markerSuffix, fsys: fsys}, nil
+}
+
+// noFolder is the error for a path that leads through a folder which is not there.
+func noFolder(path string) error {
+	return fmt.Errorf("lock: the folder for %s is not there; make it first, or mend the path: %w", path, fs.ErrNotExist)
 }
 
 func (p *place) now() time.Time {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -73,12 +74,17 @@ func canonical(files []File) ([]File, error) {
 		if err := checkPath(f.Path); err != nil {
 			return nil, err
 		}
+		if err := f.makeFolders(); err != nil {
+			return nil, err
+		}
 		path, err := absolute(f.Path)
 		if err != nil {
 			return nil, pathError("resolve", f.Path, err)
 		}
 		folder, err := folderOf(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, noFolder(path)
+		} else if err != nil {
 			return nil, pathError("acquire", path, err)
 		}
 		entries = append(entries, entry{f, folder, filepath.Base(path)})

@@ -121,7 +121,9 @@ func followLinks(path string) (string, error) {
 		return resolved, nil
 	}
 	folder, err := filepath.EvalSymlinks(filepath.Dir(abs))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", noFolder(abs)
+	} else if err != nil {
 		return "", pathError("update", abs, err)
 	}
 	return filepath.Join(folder, filepath.Base(abs)), nil

@@ -2,9 +2,9 @@ package main
 
 const ledgerAppendSynopsis = "holdfast ledger append [-if-sequence N] [-agent ID] [-timeout D] [-prefix P] DIR [EVENT...]"
 
-const ledgerAppendHelp = `Appends events, each one JSON value, to the ledger in DIR/ledger, which is made if
-only that folder is missing, and prints the number of the last one. Without EVENT,
-they are read from standard input. Several are appended all or none, with nothing
+const ledgerAppendHelp = `Appends events, each one JSON value, to the ledger in DIR/ledger, and prints the
+number of the last one. DIR is made if it is not there, and the folder that it is in is.
+Without EVENT, they are read from standard input. Several are appended all or none, with nothing
 between them.
 
   -if-sequence N   append only if the last event is number N (0: the ledger is

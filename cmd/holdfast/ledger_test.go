@@ -75,8 +75,12 @@ func TestLedger(t *testing.T) {
 	out, stderr = wantCode(t, exitError, "ledger", "read", dir)
 	wantText(t, stderr, "x.json", "damaged")
 	wantText(t, out, `{"sequence":6,"event":6}`)
-	if _, stderr := wantCode(t, exitError, "ledger", "append", filepath.Join(dir, "absent"), `1`); !strings.Contains(stderr, "absent") {
-		t.Error(stderr)
+	wantCode(t, exitOK, "ledger", "append", filepath.Join(dir, "new"), `1`)
+	_, stderr = wantCode(t, exitError, "ledger", "append", filepath.Join(dir, "absent", "new"), `1`)
+	wantText(t, stderr, "absent", "make it first")
+	for _, args := range [][]string{{"ledger", "read"}, {"ledger", "head"}, {"claim", "list"}} {
+		_, stderr = wantCode(t, exitError, append(args, filepath.Join(dir, "absent"))...)
+		wantText(t, stderr, "there is no ledger in "+filepath.Join(dir, "absent"))
 	}
 }
 

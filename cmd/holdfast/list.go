@@ -54,7 +54,9 @@ func (a *app) list(args []string) int {
 // followed: it was named by the caller, while those below are left alone.
 func folder(dir string) (string, error) {
 	info, err := os.Stat(dir)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no folder %s: %w", dir, fs.ErrNotExist)
+	} else if err != nil {
 		return "", err
 	}
 	if !info.IsDir() {

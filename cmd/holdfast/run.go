@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -190,11 +189,7 @@ func (a *app) taken(o runOptions, err error) int {
 	case err == nil:
 		return exitOK
 	case !errors.As(err, &locked):
-		code := a.fail(err)
-		if errors.Is(err, fs.ErrNotExist) {
-			a.more("the folder of a lock must exist; holdfast does not make it, as it may be mistyped")
-		}
-		return code
+		return a.fail(err)
 	}
 	path := visible(locked.Path)
 	if errors.Is(err, lock.ErrTimeout) {

@@ -33,7 +33,7 @@ func TestRunExitsWithCommandsStatus(t *testing.T) {
 	wantCode(t, exitOK, "status", path)
 	wantCode(t, exitError, runArgs(t, filepath.Join(dir, "plain", ".lock"), "exit", "0")...)
 	_, stderr = wantCode(t, exitError, runArgs(t, filepath.Join(dir, "absent", ".lock"), "exit", "0")...)
-	wantText(t, stderr, "absent", "must exist")
+	wantText(t, stderr, "absent", "make it first")
 }
 
 func TestRunTellsCommandOfLockAndFence(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -28,7 +29,8 @@ const (
 // Managers, in any number of processes, may be at work on one proof. It remembers
 // what it has read of the ledger, so that further calls only read what is new.
 type Manager struct {
-	// Dir is the folder that has the ledger, locks, and meta.json.
+	// Dir is the folder that has the ledger, locks, and meta.json. Claim makes it, if the
+	// folder that it is in is there.
 	Dir string
 
 	// Ledger has settings for the ledger; its Dir is not used.
@@ -59,12 +61,18 @@ func (m *Manager) Claim(ctx context.Context, node, owner string) (Claim, error) 
 // Refresh makes a claim last for another lock_timeout from now; AcquiredAt stays. If the owner does
 // not have it, or if it has expired, the error is a *NotOwnedError.
 func (m *Manager) Refresh(ctx context.Context, node, owner string) (Claim, error) {
+	if err := m.there(); err != nil {
+		return Claim{}, err
+	}
 	return m.acquire(ctx, node, owner, view.refresh)
 }
 
 // Release ends a claim, expired or not. If the owner does not have it, the error is a
 // *NotOwnedError.
 func (m *Manager) Release(ctx context.Context, node, owner string) error {
+	if err := m.there(); err != nil {
+		return err
+	}
 	_, err := m.change(ctx, 0, node, owner, view.release)
 	return err
 }
@@ -72,6 +80,9 @@ func (m *Manager) Release(ctx context.Context, node, owner string) error {
 // Reap ends all claims that have expired, and returns them. Of several who reap at
 // once, one ends each.
 func (m *Manager) Reap(ctx context.Context) (ended []Claim, err error) {
+	if err := m.there(); err != nil {
+		return nil, err
+	}
 	err = m.decide(ctx, 0, "", func(v view, _ *files) ([]event, error) {
 		var events []event
 		events, ended = v.reap()
@@ -255,6 +266,17 @@ func (m *Manager) check() error {
 	}
 	if m.Skew < 0 {
 		return fmt.Errorf("claims: %w: negative tolerance for clocks, %v", lock.ErrInvalidName, m.Skew)
+	}
+	return nil
+}
+
+// there refuses a folder that is not there, for those who would find nothing in a new one.
+func (m *Manager) there() error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(m.Dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("claims: there are no claims in %s, nor that folder: %w", m.Dir, fs.ErrNotExist)
 	}
 	return nil
 }

@@ -143,15 +143,23 @@ func TestSettings(t *testing.T) {
 	}
 
 	missing := &claims.Manager{Dir: filepath.Join(dir, "missing")}
-	_, claimErr := missing.Claim(t.Context(), "1", "a")
+	_, refreshErr := missing.Refresh(t.Context(), "1", "a")
+	_, reapErr := missing.Reap(t.Context())
 	_, activeErr := missing.Active()
-	for _, err := range []error{claimErr, activeErr} {
+	for _, err := range []error{refreshErr, missing.Release(t.Context(), "1", "a"), reapErr, activeErr} {
 		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing.Dir) {
 			t.Errorf("a folder that is missing: %v", err)
 		}
 	}
 	if exists(missing.Dir) {
 		t.Error("the folder was made")
+	}
+	if _, err := missing.Claim(t.Context(), "1", "a"); err != nil {
+		t.Errorf("the first claim of a proof: %v", err)
+	}
+	nowhere := &claims.Manager{Dir: filepath.Join(dir, "no", "proof")}
+	if _, err := nowhere.Claim(t.Context(), "1", "a"); !errors.Is(err, fs.ErrNotExist) || exists(filepath.Join(dir, "no")) {
+		t.Errorf("a folder that is nowhere: %v", err)
 	}
 	empty := &claims.Manager{Dir: dir}
 	if active, err := empty.Active(); err != nil || len(active) != 0 || exists(filepath.Join(dir, "ledger")) {

@@ -208,7 +208,28 @@ func TestAppend_NotPermitted(t *testing.T) {
 	holds(t, l, "1", "2")
 }
 
-// TestLedger_NoFolder: the folder of the ledger must be there, and be one.
+// TestLedger_Makes: appending makes the ledger's folder, and the one for it, and nothing
+// above; reading makes nothing.
+func TestLedger_Makes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	l := ledger.Ledger{Dir: "proof"}
+	if _, err := l.Sequence(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no ledger in proof") {
+		t.Error(err)
+	}
+	if _, err := os.Stat("proof"); err == nil {
+		t.Error("reading made a folder")
+	}
+	must(t, l, "1", 1)
+	holds(t, l, "1")
+	must(t, ledger.Ledger{Dir: "other/"}, "1", 1)
+	_, err := ledger.Ledger{Dir: "absent/proof"}.Append(background, []byte("1"))
+	complains(t, err, fs.ErrNotExist, "make it first")
+	if _, err := os.Stat("absent"); err == nil {
+		t.Error("the folder above was made")
+	}
+}
+
+// TestLedger_NoFolder: the folder above the ledger's must be there, and be one.
 func TestLedger_NoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
@@ -219,9 +240,9 @@ func TestLedger_NoFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, target := range map[string]error{
-		filepath.Join(t.TempDir(), "missing"): fs.ErrNotExist,
-		file:                                  syscall.ENOTDIR,
-		inWay.Dir:                             syscall.ENOTDIR,
+		filepath.Join(t.TempDir(), "missing", "proof"): fs.ErrNotExist,
+		file:      syscall.ENOTDIR,
+		inWay.Dir: syscall.ENOTDIR,
 	} {
 		l := ledger.Ledger{Dir: dir}
 		_, err := l.Append(background, []byte("1"))

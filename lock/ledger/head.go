@@ -116,7 +116,9 @@ type contents struct {
 func (l Ledger) list() (c contents, err error) {
 	dir, err := os.Open(l.folder())
 	if errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Stat(l.Dir)
+		if _, err = os.Stat(l.Dir); errors.Is(err, fs.ErrNotExist) {
+			return c, fmt.Errorf("ledger: there is no ledger in %s, nor that folder: %w", l.Dir, fs.ErrNotExist)
+		}
 	}
 	if err != nil {
 		return c, fmt.Errorf("ledger: %w", err)

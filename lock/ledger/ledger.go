@@ -38,7 +38,7 @@ const (
 // copied, and used by several goroutines at once.
 type Ledger struct {
 	// Dir is the folder that has the ledger, as its subfolder "ledger". Appending
-	// makes that, and not Dir.
+	// makes both, if the folder that Dir is in is there.
 	Dir string
 
 	// Prefix begins the names of event files. "" means DefaultPrefix; NoPrefix
@@ -163,19 +163,36 @@ func (l Ledger) Path(sequence int64) string { return l.path(l.name(sequence)) }
 // path returns the path of a file of the ledger.
 func (l Ledger) path(name string) string { return l.folder() + string(filepath.Separator) + name }
 
-// make checks l and makes its folder, if only that is missing.
+// make checks l and makes its folder, and Dir, if what is above is there: that may be
+// mistyped.
 func (l Ledger) make() error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	switch err := os.Mkdir(l.folder(), 0o777); {
-	case err == nil && !l.NoSync:
-		return platform.SyncFolder(l.Dir)
-	case err == nil, errors.Is(err, fs.ErrExist):
-		return nil
-	default:
+	err := l.mkdir(l.folder())
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = l.mkdir(l.Dir); err == nil {
+			err = l.mkdir(l.folder())
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("ledger: the folder that %s is to be made in is not there; make it first, or mend the path: %w", l.Dir, fs.ErrNotExist)
+	case err != nil:
 		return fmt.Errorf("ledger: %w", err)
 	}
+	return nil
+}
+
+// mkdir makes a folder that may be there already.
+func (l Ledger) mkdir(path string) error {
+	switch err := os.Mkdir(path, 0o777); {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err != nil || l.NoSync:
+		return err
+	}
+	return platform.SyncFolder(filepath.Dir(path))
 }
 
 func (l Ledger) check() error {
