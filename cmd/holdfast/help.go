@@ -21,10 +21,10 @@ usage:
 	}
 	b.WriteString(`
 examples:
-  holdfast run deploy.lock -- ./deploy production   wait for the lock, then deploy
-  holdfast run -try sync.lock -- ./sync             give up at once if it is held
-  holdfast status deploy.lock                       who holds it, since when, alive?
-  holdfast doctor .                                 what are locks worth in this folder?
+  holdfast run deploy.lock -- ./deploy production   # wait for the lock, then deploy
+  holdfast run -try sync.lock -- ./sync             # give up at once if it is held
+  holdfast status deploy.lock                       # who holds it, since when, alive?
+  holdfast doctor .                                 # what are locks worth in this folder?
 
 "holdfast help COMMAND" explains a command, its flags and its exit codes.
 `)
@@ -211,7 +211,7 @@ exit codes:
   1    locks do not work here, or DIR could not be examined
 
 example:
-  holdfast doctor /var/lib/agents
+  holdfast doctor data
 `
 
 const versionSynopsis = "holdfast version [-json]"

@@ -4,8 +4,8 @@ const ledgerAppendSynopsis = "holdfast ledger append [-if-sequence N] [-agent ID
 
 const ledgerAppendHelp = `Appends events, each one JSON value, to the ledger in DIR/ledger, and prints the
 number of the last one. DIR is made if it is not there, and the folder that it is in is.
-Without EVENT, they are read from standard input. Several are appended all or none, with nothing
-between them.
+Without EVENT, they are read from standard input. Several are appended all or none,
+with nothing between them.
 
   -if-sequence N   append only if the last event is number N (0: the ledger is
                    empty), so if nobody has appended since you looked
