@@ -85,7 +85,8 @@ why they are believed to be alive, and again when the holder changes.
   -label TEXT    what the lock file, and so status and the page, tells others you are
                  doing. Without it, the command's name and its first argument, and that
                  only if it is plain words or a flag: a command line may hold secrets
-                 (PGPASSWORD=..., a URL with a password), which are not shown
+                 (PGPASSWORD=..., a URL with a password), which are not shown. One that
+                 is a plain word, and the first argument, can't be told from others
 
 The command inherits standard input, output and error, and finds in its environment
 
@@ -99,9 +100,10 @@ Ctrl-Z of the terminal reaches it by itself, once), but not SIGCHLD, SIGURG, SIG
 SIGPROF, SIGPIPE, SIGXFSZ, and those that a fault of its own brings a program, which are
 holdfast's own; SIGTSTP stops holdfast as well. During the wait SIGINT, SIGTERM,
 SIGHUP, SIGQUIT and SIGABRT end the wait, and the command is not run; others are for
-the command, and ignored. Where holdfast is killed with SIGKILL, so is
-the command, on Linux and FreeBSD; not if it is set-user-ID or has file
-capabilities, and not on other systems.
+the command, and ignored.
+
+Where holdfast is killed with SIGKILL, so is the command, on Linux and FreeBSD; not if
+it is set-user-ID or has file capabilities, and not on other systems.
 
 Processes that the command leaves behind, or that outlive it when it is killed, are
 not killed, and do not keep the lock. Where they may go on writing, use the fence.
