@@ -10,7 +10,7 @@ opened; a signal (Ctrl-C) ends it.
 
   -addr HOST:PORT   where to listen; without it 127.0.0.1:0, a free port that only this
                     machine can reach. What locks say of their holders (pids, hosts,
-                    command lines) can be seen by all who reach the address: nobody
+                    labels) can be seen by all who reach the address: nobody
                     is asked for a password. 0.0.0.0:PORT is every address of this
                     machine, of which the first that works is printed
   -addr unix:PATH   listen at a socket that only this user can open. One that a dead

@@ -60,7 +60,7 @@ func (a *app) serve(args []string) int {
 		handler = localOnly(handler)
 	}
 	if l.exposure != "" {
-		a.say("anyone who can reach " + l.exposure + " can see who holds these locks, with their command lines")
+		a.say("anyone who can reach " + l.exposure + " can see who holds these locks, and what they say of themselves")
 	}
 	if code := a.announce(l, *asJSON); code != exitOK {
 		return code

@@ -5,7 +5,7 @@
 //		monitor.Engine{Name: "files", Lister: lock.Dir{Path: "/var/lib/agents"}})))
 //
 // It only looks. Whoever can reach it sees what lock files tell everybody who may
-// read them: pids, hosts, command lines. Who may reach it is for the server to decide,
+// read them: pids, hosts, labels. Who may reach it is for the server to decide,
 // and a server on the loopback address must check the Host header, or a page from
 // elsewhere can have its own name lead to it (DNS rebinding). "holdfast serve" does.
 package monitor
