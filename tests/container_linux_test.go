@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
+func init() { roles["hold"] = hold }
+
 // hold takes the lock at args[0], says so, and keeps it.
 func hold(args []string) error {
 	held, err := lock.File{Path: args[0], Cmd: "container"}.TryAcquire(context.Background())

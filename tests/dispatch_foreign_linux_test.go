@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 )
 
+func init() { roles["claimant"] = claimant }
+
 // claimant claims the id in the folder args[0] again and again, until the file
 // args[2] is there, and does under each claim what can't be done by two at once.
 // Each claim is written down in the file args[1].

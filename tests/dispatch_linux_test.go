@@ -25,6 +25,8 @@ const noSuchPID = 1<<31 - 2
 
 var longAgo = time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 
+func init() { roles["claim-race"] = claimRace }
+
 // claimRace claims the id in the folder args[0] whenever it is told to, and gives
 // the claim up when it is told to.
 func claimRace(args []string) error {
@@ -49,6 +51,8 @@ func claimRace(args []string) error {
 	}
 	return nil
 }
+
+func init() { roles["claim-keep"] = claimKeep }
 
 // claimKeep claims the id in the folder args[0], says so, and keeps it.
 func claimKeep(args []string) error {

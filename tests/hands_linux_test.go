@@ -37,6 +37,8 @@ func chaosKills(t *testing.T) int {
 	return n
 }
 
+func init() { roles["scramble"] = scramble }
+
 // scramble acquires the lock at args[0] in all ways again and again, until it is killed, and
 // proves each time by the oracle at args[1] that it is alone, or among readers. It says "+" for
 // each time, and "lost" for a lock that was taken from it.

@@ -18,17 +18,10 @@ var roles = map[string]func(args []string) error{
 	"churn":      churn,
 	"claim-once": claimOnce,
 	"claims":     claimChurn,
-	"claim-keep": claimKeep,
-	"claim-race": claimRace,
-	"claimant":   claimant,
-	"hold":       hold,
 	"jit-lock":   jitLock,
 	"jit-worker": jitWorker,
-	"lap":        lap,
 	"ledger":     ledgerAppend,
 	"ledger-cas": ledgerRace,
-	"member":     member,
-	"scramble":   scramble,
 }
 
 // holdfast is the command, built for this run.

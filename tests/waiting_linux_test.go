@@ -21,6 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
+func init() { roles["member"] = member }
+
 // member is a process that waits, holds and lets go as it is told, a line each:
 // acquire, shared, try, release; loop begins to read-lock in a hot loop, and count
 // tells how often it has.
@@ -286,6 +288,8 @@ func TestWaiting_WriterAmongReaders(t *testing.T) {
 		}
 	}
 }
+
+func init() { roles["lap"] = lap }
 
 // lap acquires the lock args[1] times and writes down, under the lock, when it
 // began to wait, came in and went out, by the system's monotonic clock.

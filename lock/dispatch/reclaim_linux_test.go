@@ -93,7 +93,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 		dir = t.TempDir()
 		died(t, dir)
 		rewrite(t, dir, changes)
-		rewrite(t, dir, fields{"pid": live, "kernel_lock": "ext4:1:2"})
+		rewrite(t, dir, fields{"pid": live, "kernel_lock": "other:1:2"})
 		if by := takenBy(t, dir); by != lock.PIDReused {
 			t.Errorf("%v: taken over by %q", changes, by)
 		}
