@@ -18,7 +18,7 @@
 // To acquire:
 //
 //  1. take the kernel lock on the sibling; if it is busy, a live process is ahead;
-//  2. create the lock file, O_EXCL, and take its own lock; look whether it still has a name,
+//  2. create the lock file, O_EXCL, and take its own lock; look whether it is at its path,
 //     or begin again; write the claim. The file is marked from the act that creates it (the
 //     sticky bit): whoever makes a marked file locks it, so if its lock is free, and no
 //     whole claim is in it, its maker died;
@@ -72,8 +72,8 @@
 // # What it does not do
 //
 // The locks are advisory: they bind those who ask. A program that calls exec on
-// itself keeps its pid but loses its kernel locks; its lock then stays locked until
-// it ends. The files are close-on-exec, so a child process does not inherit the lock; but
+// itself keeps its pid but loses its kernel locks. An exclusive lock then stays locked
+// until it ends, for those in its pid namespace; a shared one is free. The files are close-on-exec, so a child process does not inherit the lock; but
 // between fork and exec, as long as that lasts, it has it: a holder that is killed just then
 // leaves its lock to that child.
 package lock

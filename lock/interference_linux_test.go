@@ -434,6 +434,20 @@ func TestOverlay_MountedAnew(t *testing.T) {
 	letGo(t, tryHold(t, f))
 }
 
+// TestOverlay_LeftAside: on an overlay a claim is written aside, under one name; a crash
+// leaves it there, and whoever comes next removes it.
+func TestOverlay_LeftAside(t *testing.T) {
+	if !withMounts(t) {
+		return
+	}
+	_, mountAbove := overlay(t)
+	above, _ := mountAbove()
+	f := lock.File{Path: filepath.Join(above, ".lock"), StaleAfter: -1}
+	putFile(t, f.Path+".reclaim.new", []byte(`{"pi`), time.Time{})
+	letGo(t, tryHold(t, f))
+	wantFree(t, f.Path)
+}
+
 // TestFallback_KernelSaysSo: a system call filter stands for a kernel without flock(2).
 func TestFallback_KernelSaysSo(t *testing.T) {
 	strace, err := exec.LookPath("strace")

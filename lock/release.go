@@ -18,7 +18,8 @@ import (
 // matches ErrLost.
 //
 // After any other error nobody is kept waiting for this holder, who need not call again:
-// the lock is free, with a file left that says so; or, where not even that could be
+// the lock is nobody's, with a file left that says so, and that who comes next removes, if
+// they can; or, where not even that could be
 // written, it is given up in the background as soon as the filesystem allows, and Release
 // may be called again to try at once.
 func (h *Held) Release() error {
@@ -66,7 +67,7 @@ func (h *Held) letGo() (err error) {
 			if failed = h.own.sayReleased(); failed != nil {
 				return also(err, failed)
 			}
-			err = fmt.Errorf("%w (the lock is free all the same, as its file says that it was released)", err)
+			err = fmt.Errorf("%w (nobody has the lock any more: its file says so, and goes as soon as it can be removed)", err)
 		}
 		h.left = true
 	}

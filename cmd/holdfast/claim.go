@@ -105,6 +105,9 @@ func (a *app) claimReap(args []string) int {
 		ended, err := m.Reap(context.Background())
 		return max(a.printAll(ended), a.done(err))
 	}
+	if _, err := folder(dir); err != nil { // now, and not each time
+		return a.fail(err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
 	err = m.ReapEvery(ctx, every, func(ended []claims.Claim, err error) {

@@ -110,9 +110,9 @@ not killed, and do not keep the lock. Where they may go on writing, use the fenc
 
 If the lock is lost while the command runs (which only a hand that removes the lock
 file can bring about, or, on network filesystems, a holder cut off for hours), the
-command is sent SIGTERM, and the exit code is 118, whatever the command's own was:
-others may have been at work at the same time. So it is when the loss shows only at
-the end.
+exit code is 118, whatever the command's own was: others may have been at work at the
+same time. On a local filesystem this shows only at the end; where holdfast looks
+while it holds (see holdfast doctor), the command is sent SIGTERM.
 
 exit codes:
   the command's own, or 128+n if it died of signal n
@@ -138,7 +138,10 @@ const statusHelp = `Tells who holds a lock, since when, whether they are alive, 
 Nothing is changed by looking, and nobody who waits for the lock is disturbed.
 
   -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
-           free, held, dead, unknown; there is no holder if there is no claim
+           free, held, dead, unknown; there is no holder if there is no claim, or it is
+           of somebody who has gone. "shared" says that readers have it; "processes"
+           is who, where the kernel's list tells more than the claim; "waiters" is who
+           waits, in the order of the queue, and since when (both Linux)
 
 exit codes:
   0    free
@@ -152,13 +155,14 @@ example:
   holdfast status -json deploy.lock
 `
 
-const listSynopsis = "holdfast list [-json] DIR"
+const listSynopsis = "holdfast list [-waiting] [-json] DIR"
 
 const listHelp = `Tells of every lock below a folder what status tells of one: each lock file that
 has its LOCK.flock beside it, each LOCK.flock alone (a free lock), and each file
 named *.lock that holds a claim. Symbolic links below DIR are not followed.
 
-  -json    one line for each lock, as they are found, each like that of status
+  -waiting   also those who wait for a lock, below it, in the order of the queue
+  -json      one line for each lock, as they are found, each like that of status
 
 What can't be read is said on standard error, and the rest is listed.
 

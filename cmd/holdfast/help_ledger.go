@@ -61,7 +61,8 @@ example:
 const ledgerHeadSynopsis = "holdfast ledger head [-prefix P] DIR"
 
 const ledgerHeadHelp = `Prints the number of the last event of the ledger in DIR/ledger: {"sequence":8}, or 0
-if there is none. No lock is taken.
+if there is none. No lock is taken. Whether an event before it is missing, ledger read
+tells.
 
   -prefix P   what the names of the event files begin with, "" for names that are only
               numbers; without it, what those that are there begin with
@@ -69,7 +70,7 @@ if there is none. No lock is taken.
 exit codes:
   0    printed
   64   wrong use
-  1    something is wrong with the ledger
+  1    the ledger could not be read, or its last event is missing
 
 example:
   n=$(holdfast ledger head proof | jq .sequence)
@@ -86,11 +87,16 @@ or "none" (nobody has the node, and there is nothing but "node_id" beside it).
 
 `
 
-// claimFlagsHelp is about the flags that all commands about claims have.
-const claimFlagsHelp = `  -skew D     how much the clocks of those who claim may differ: claims count for so
+// claimSkewHelp is about a flag that all commands about claims have, and claimFlagsHelp
+// about those that all have which write.
+const (
+	claimSkewHelp = `  -skew D     how much the clocks of those who claim may differ: claims count for so
               long beyond their expiry. 0 without it; all should agree on it
-  -agent ID, -timeout D, -prefix P   are those of "holdfast ledger append"
 `
+	claimFlagsHelp = claimSkewHelp +
+		`  -agent ID, -timeout D, -prefix P   are those of "holdfast ledger append"
+`
+)
 
 const claimTakeSynopsis = "holdfast claim take -owner ID [-skew D] [-agent ID] [-timeout D] [-prefix P] DIR NODE"
 
@@ -152,7 +158,8 @@ const claimListSynopsis = "holdfast claim list [-skew D] [-prefix P] DIR"
 const claimListHelp = `Prints the claims that have not expired, a line each, as claim take does. No lock is
 taken.
 
-` + claimFlagsHelp + `
+` + claimSkewHelp + `  -prefix P   is that of "holdfast ledger append"
+
 exit codes:
   0    printed
   64   wrong use

@@ -227,6 +227,9 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 		return // it is about to be ours, or somebody's; and errors are Acquire's to tell
 	}
 	var holder holding
+	if isSelf(status) {
+		return // Acquire has just got it
+	}
 	if h := status.Holder; h != nil {
 		holder = holding{h.PID, h.CreatedAt.UnixNano(), h.Nonce}
 	}
@@ -239,4 +242,13 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	if os.Getenv(lockVar) == status.Path {
 		a.more("          holdfast was itself started under this lock (" + lockVar + "): it may be waiting for its own end")
 	}
+}
+
+// isSelf reports whether this process, and nobody else, has a lock. (One of this pid in
+// another container is taken for it, and only not told of.)
+func isSelf(s lock.Status) bool {
+	if s.Holder != nil {
+		return s.Holder.PID == os.Getpid()
+	}
+	return len(s.Processes) == 1 && s.Processes[0].PID == os.Getpid()
 }

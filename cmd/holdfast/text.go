@@ -158,7 +158,7 @@ func advice(s lock.Status) []string {
 	case s.State == lock.StateFree:
 		return nil
 	case s.State == lock.StateDead:
-		return []string{"nothing needs to be done: whoever acquires the lock next takes it over"}
+		return []string{"nothing needs to be done: whoever acquires the lock next takes it over, if the file can be removed"}
 	case s.Evidence == lock.BeingReclaimed:
 		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
 	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:

@@ -58,7 +58,7 @@ func onEachEngine(t *testing.T, test func(t *testing.T, s site)) {
 	t.Run("postgres", func(t *testing.T) {
 		server, err := startServer()
 		if errors.Is(err, pgtest.ErrMissing) {
-			t.Fatalf("%v: tests/all.sh installs it", err)
+			t.Skip("needs PostgreSQL, to have the locks in it: ", err)
 		} else if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,201 @@
+//go:build ignore
+
+// Runs the tests of all modules for all.sh, and tells what came of them: the packages as
+// they are done, and at the end what failed, with its output, and what could not run, and
+// why. It uses nothing but the standard library, so that it runs where nothing else does.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// modules are tested in this order. That with races is built with the race detector.
+var modules = []struct {
+	dir  string
+	race bool
+}{
+	{".", true},
+	{"lock/pg", true},
+	{"tests", true},
+	{"benchmarks", false}, // their goroutines share little, and what they measure is large to build twice
+}
+
+// cures are what makes up for what a test says that it needs.
+var cures = []struct{ need, cure string }{
+	{"strace", "install strace"},
+	{"chrom", "install chromium and chromium-driver"},
+	{"python3", "install python3"},
+	{"flock(1)", "install util-linux"},
+	{"PostgreSQL", "install postgresql"},
+	{"git", "install git"},
+	{"race detector", "install gcc and libc6-dev"},
+	{"FUSE", "as root, on a kernel with FUSE"},
+	{"root", "run it as root"},
+}
+
+// event is one line of what go test -json writes.
+type event struct {
+	Action, Package, Test, Output string
+	ImportPath                    string // of a build that failed
+}
+
+type outcome struct {
+	name   string // package and test
+	output []string
+}
+
+type run struct {
+	log     io.Writer
+	output  map[string][]string
+	failed  []outcome
+	skipped []outcome
+	broken  bool // go test failed without a test that did
+}
+
+func main() {
+	args := os.Args[1:]
+	complete := len(args) > 0 && args[0] == "-complete"
+	if complete {
+		args = args[1:]
+	}
+	log, err := os.CreateTemp("", "holdfast-tests-*.log")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
+		os.Exit(1)
+	}
+	r := &run{log: log, output: map[string][]string{}}
+	_, gcc := exec.LookPath("gcc")
+	for _, m := range modules {
+		flags := []string{"test", "-json"}
+		if m.race && gcc == nil {
+			flags = append(flags, "-race")
+		}
+		fmt.Printf("== go %s, module %s\n", strings.Join(flags, " "), m.dir)
+		r.module(m.dir, append(append(flags, args...), "./..."))
+	}
+	if gcc != nil {
+		r.skipped = append(r.skipped, outcome{"go test -race", []string{"needs gcc, to link the race detector\n"}})
+	}
+	if err := log.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
+		r.broken = true
+	}
+	r.tell(log.Name())
+	if len(r.failed) > 0 || r.broken || complete && len(r.skipped) > 0 {
+		os.Exit(1)
+	}
+}
+
+// module runs the tests of one, and notes what came of them.
+func (r *run) module(dir string, args []string) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return v == "GOWORK=off" }) // which was for this program
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
+		r.broken = true
+		return
+	}
+	before := len(r.failed)
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		var e event
+		if json.Unmarshal([]byte(line), &e) == nil {
+			r.note(e)
+		} else if line != "" {
+			fmt.Print(line)
+			fmt.Fprint(r.log, line)
+		}
+		if err != nil {
+			break
+		}
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && (!errors.As(err, &exit) || len(r.failed) == before) {
+		fmt.Printf("module %s: %v\n", dir, err)
+		r.broken = true
+	}
+}
+
+func (r *run) note(e event) {
+	name := strings.TrimSuffix(e.Package+" "+e.Test, " ")
+	switch e.Action {
+	case "output", "build-output":
+		fmt.Fprint(r.log, e.Output)
+		if e.Action == "build-output" {
+			name = e.ImportPath
+		}
+		r.output[name] = append(r.output[name], e.Output)
+		return
+	case "fail", "build-fail":
+		if e.Action == "build-fail" {
+			name = e.ImportPath
+		}
+		// Of a package only what its tests do not tell: a panic, a time that is over.
+		r.failed = append(r.failed, outcome{name, r.output[name]})
+	case "skip":
+		if e.Test != "" {
+			r.skipped = append(r.skipped, outcome{name, r.output[name]})
+		}
+	case "pass":
+	default:
+		return
+	}
+	if e.Test == "" && e.Action != "build-fail" {
+		for _, line := range r.output[name] {
+			if strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "FAIL\t") || strings.HasPrefix(line, "?") {
+				fmt.Print(line)
+			}
+		}
+	}
+	delete(r.output, name)
+}
+
+// tell says what failed, and what could not run.
+func (r *run) tell(log string) {
+	for _, f := range r.failed {
+		fmt.Printf("\n-- failed: %s\n", f.name)
+		for _, line := range f.output {
+			if !strings.HasPrefix(strings.TrimSpace(line), "===") {
+				fmt.Print(line)
+			}
+		}
+	}
+	fmt.Printf("\n%d failed", len(r.failed))
+	for _, f := range r.failed {
+		fmt.Printf("\n    %s", f.name)
+	}
+	fmt.Printf("\n%d not run\n", len(r.skipped))
+	for _, s := range r.skipped {
+		why, cure := "", ""
+		for _, line := range s.output {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "===") && !strings.HasPrefix(line, "---") {
+				if file, text, found := strings.Cut(line, ": "); found && strings.Contains(file, ".go:") {
+					line = text
+				}
+				why = strings.TrimSpace(why + " " + line)
+			}
+		}
+		for _, c := range cures {
+			if cure == "" && strings.Contains(why, c.need) {
+				cure = " (" + c.cure + ")"
+			}
+		}
+		fmt.Printf("    %s: %s%s\n", s.name, why, cure)
+	}
+	fmt.Println("the whole output:", log)
+}
