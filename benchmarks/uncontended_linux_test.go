@@ -61,6 +61,7 @@ func bareProtocol(path string, claim []byte) (release func()) {
 	must(err)
 	must(unix.Flock(file, unix.LOCK_EX|unix.LOCK_NB))
 	must(unix.Fstat(file, &st)) // rule B
+	must(unix.Lstat(path, &st))
 	_, err = unix.Write(file, claim)
 	must(err)
 	if unix.Lstat(path+".reclaim", &st) == nil { // is there a marker?
@@ -69,6 +70,7 @@ func bareProtocol(path string, claim []byte) (release func()) {
 	return func() {
 		must(unix.Lstat(path, &st)) // rule B
 		must(unix.Unlink(path))
+		must(unix.Fstat(file, &st)) // has it another name?
 		must(unix.Flock(file, unix.LOCK_UN))
 		must(unix.Close(file))
 		must(unix.Flock(sibling, unix.LOCK_UN))

@@ -110,7 +110,7 @@ func openBroken(_ context.Context, address string) (lock.Locker, error) {
 // TestBroken is run by TestSuiteFails.
 func TestBroken(t *testing.T) {
 	if os.Getenv(brokenVar) == "" {
-		t.Skip("TestSuiteFails runs it, in processes of its own, and wants it to fail: needs " + brokenVar)
+		return // as a part that nobody has given it
 	}
 	e := dirEngine
 	e.OpenAt, e.Patience = openBroken, time.Second

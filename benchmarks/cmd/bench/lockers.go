@@ -75,25 +75,27 @@ func bareProtocol(path string) (func() error, error) {
 	if err := flockRetry(fd, unix.LOCK_EX); err != nil {
 		return nil, err
 	}
-	var sibling unix.Statx_t
-	var was, is unix.Stat_t
+	var st unix.Stat_t
 	var claim int
 	err = inTurn(
-		func() error { return unix.Statx(unix.AT_FDCWD, path+".flock", 0, unix.STATX_INO, &sibling) },
+		func() error { return unix.Fstat(fd, &st) },
 		func() (err error) {
-			claim, err = unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o200)
+			claim, err = unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600|unix.S_ISVTX)
 			return err
 		},
+		func() error { return flockRetry(claim, unix.LOCK_EX) },
+		func() error { return unix.Fstat(claim, &st) },
+		func() error { return unix.Lstat(path, &st) },
 		func() error { _, err := unix.Write(claim, make([]byte, 300)); return err },
-		func() error { return unix.Fchmod(claim, 0o600) },
-		func() error { return unix.Fstat(claim, &was) },
-		func() error { return unix.Close(claim) },
-		func() error { return unix.Statx(unix.AT_FDCWD, path+".flock", 0, unix.STATX_INO, &sibling) },
+		func() error { _ = unix.Lstat(path+".reclaim", &st); return nil }, // there is none
 	)
 	return func() error {
 		return inTurn(
-			func() error { return unix.Lstat(path, &is) },
+			func() error { return unix.Lstat(path, &st) },
 			func() error { return unix.Unlink(path) },
+			func() error { return unix.Fstat(claim, &st) },
+			func() error { return unix.Flock(claim, unix.LOCK_UN) },
+			func() error { return unix.Close(claim) },
 			func() error { return unix.Flock(fd, unix.LOCK_UN) },
 			func() error { return unix.Close(fd) },
 		)
