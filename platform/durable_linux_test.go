@@ -39,14 +39,8 @@ func writeAs(t *testing.T, path string, who *syscall.Credential, env ...string) 
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe)
-	if who != nil { // who may not be able to reach the binary by its path
-		bin, err := os.Open(exe)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer bin.Close()
-		cmd = exec.Command("/proc/self/fd/3")
-		cmd.ExtraFiles = []*os.File{bin}
+	if who != nil {
+		cmd = exec.Command(forAnybody(t))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 	}
 	cmd.Env = append(append(os.Environ(), roleVar+"=writer", writerVar+"="+path), env...)
@@ -55,6 +49,21 @@ func writeAs(t *testing.T, path string, who *syscall.Credential, env ...string) 
 		t.Fatalf("%v: %s", err, out)
 	}
 	return string(out)
+}
+
+// forAnybody is a copy of this test binary that any user can reach, and run.
+func forAnybody(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(exe)
+	path := filepath.Join(openFolder(t), "test")
+	if err := errors.Join(err, os.WriteFile(path, data, 0o700), os.Chmod(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // openFolder is one in which anybody may write, and which anybody can reach.

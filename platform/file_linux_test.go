@@ -88,7 +88,7 @@ func TestOpen_NotAFile(t *testing.T) {
 func TestOpen_NotPermitted(t *testing.T) {
 	if os.Geteuid() == 0 {
 		// Permissions do not bind root. Run this test as somebody else.
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestOpen_NotPermitted$", "-test.v")
+		cmd := exec.Command(forAnybody(t), "-test.run=^TestOpen_NotPermitted$", "-test.v")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
 		cmd.Dir = "/"
 		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {

@@ -30,6 +30,7 @@ func unprivileged(t *testing.T) (dir string, a *child) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer syscall.Umask(syscall.Umask(0o022))
 	data, err := os.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)

@@ -190,6 +190,7 @@ func TestAppend_NotPermitted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to give up its rights")
 	}
+	defer syscall.Umask(syscall.Umask(0o022))
 	dir, err := os.MkdirTemp("", "ledger") // in no folder that only root may enter
 	if err != nil {
 		t.Fatal(err)
