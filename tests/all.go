@@ -145,7 +145,9 @@ func (r *run) note(e event) {
 		if e.Action == "build-fail" {
 			name = e.ImportPath
 		}
-		// Of a package only what its tests do not tell: a panic, a time that is over.
+		if e.Test == "" && slices.ContainsFunc(r.failed, func(f outcome) bool { return strings.HasPrefix(f.name, name+" ") }) {
+			break // its tests have told
+		}
 		r.failed = append(r.failed, outcome{name, r.output[name]})
 	case "skip":
 		// What an engine does not offer is nothing that is missing here.
