@@ -1,0 +1,268 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+func ExampleFile_Do() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy"}
+	err = f.Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println("deploying") // ctx ends if the lock is lost
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err) // the work's error, or what became of the lock
+	}
+	// Output: deploying
+}
+
+func ExampleFile_Acquire() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy"}
+	held, err := f.Acquire(context.Background()) // waits; TryAcquire does not
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer held.Release() // if the work panics; a second Release does nothing
+
+	fmt.Println("deploying")
+
+	if err := held.Release(); err != nil { // lock.ErrLost: it was not ours to the end
+		log.Fatal(err)
+	}
+	// Output: deploying
+}
+
+// A wait with a limit, which says who is in the way.
+func ExampleFile_AcquireWithin() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "data.lock")
+
+	backup, err := lock.File{Path: path, Cmd: "backup"}.Acquire(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	waiting := make(chan struct{})
+	go func() {
+		<-waiting
+		if err := backup.Release(); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	f := lock.File{
+		Path: path,
+		Cmd:  "deploy",
+		OnWait: func(l *lock.ErrLocked) { // once, after OnWaitAfter
+			if l.Info != nil { // they are known
+				fmt.Println("waiting for the", l.Info.Cmd)
+			}
+			close(waiting)
+		},
+		OnWaitAfter: 10 * time.Millisecond,
+	}
+	held, err := f.AcquireWithin(context.Background(), time.Minute)
+	if errors.Is(err, lock.ErrTimeout) {
+		log.Fatal("somebody has it still: ", err)
+	} else if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("deploying")
+	if err := held.Release(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// waiting for the backup
+	// deploying
+}
+
+// Names are added to a file, each once, whoever else does so at the same time.
+func ExampleUpdate() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "names")
+
+	for _, name := range []string{"ana", "ben", "ana"} {
+		err := lock.Update(context.Background(), path, func(old []byte) ([]byte, error) {
+			if slices.Contains(strings.Fields(string(old)), name) {
+				return nil, lock.ErrUnchanged
+			}
+			return fmt.Appendln(old, name), nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	names, err := os.ReadFile(path) // no lock is needed to read
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(names))
+	// Output:
+	// ana
+	// ben
+}
+
+func ExampleAcquireAll() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	// Whoever names the same locks in another order does not deadlock with us.
+	set, err := lock.AcquireAll(context.Background(),
+		lock.File{Path: filepath.Join(dir, "savings.lock"), Cmd: "transfer"},
+		lock.File{Path: filepath.Join(dir, "current.lock"), Cmd: "transfer"},
+	)
+	if err != nil {
+		log.Fatal(err) // none of them is held
+	}
+	fmt.Println("both are ours")
+	if err := set.Release(); err != nil {
+		log.Fatal(err)
+	}
+	// Output: both are ours
+}
+
+// A folder of locks, one for each agent, and who has them.
+func ExampleDir() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	locks := lock.Dir{Path: filepath.Join(dir, "locks")}
+	key := lock.Key{Space: "agent", Name: "42"}
+	err = lock.Do(context.Background(), locks, key, func(ctx context.Context) error {
+		for entry, err := range locks.List(ctx) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(entry.Key, "is", entry.State)
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: agent/42 is held
+}
+
+func ExampleFile_Inspect() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy"}
+
+	held, err := f.Acquire(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	status, err := f.Inspect(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.State)
+	if status.Holder != nil { // they are known
+		fmt.Println("by", status.Holder.Cmd)
+	}
+
+	if err := held.Release(); err != nil {
+		log.Fatal(err)
+	}
+	if status, err = f.Inspect(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status.State)
+	// Output:
+	// held
+	// by deploy
+	// free
+}
+
+// What becomes of a lock, in the log: a lock that was lost, or taken over from a dead
+// holder, as a warning, the rest for debugging.
+func ExampleSlogObserver() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey, "path", "duration":
+				return slog.Attr{} // other ones in each run of this example
+			}
+			return a
+		},
+	}))
+	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy", Observer: lock.SlogObserver(logger)}
+	if err := f.Do(context.Background(), func(context.Context) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// level=DEBUG msg="lock acquired" cmd=deploy
+	// level=DEBUG msg="lock released" cmd=deploy
+}
+
+func ExampleRepoLock_Lock() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	locks := lock.NewRepoLock(dir)
+
+	unlock, err := locks.Lock("repo-7", "push")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = locks.Lock("repo-7", "fetch")
+	var locked *lock.ErrLocked
+	if errors.As(err, &locked) && locked.Info != nil {
+		fmt.Println(locked.RepoID, "is locked for a", locked.Info.Cmd)
+	}
+
+	if err := unlock(); err != nil {
+		log.Fatal(err)
+	}
+	// Output: repo-7 is locked for a push
+}
