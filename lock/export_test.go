@@ -2,6 +2,7 @@ package lock
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -12,13 +13,22 @@ func (f File) Park(park func(step string)) File {
 	return f
 }
 
-// Steps of the protocol, in the order in which they are met.
+// Steps of the protocol, in the order in which they are met: where files bear marks, a claim
+// is written into a file that is at its path already; elsewhere the file appears with it.
 var (
-	AcquireSteps = names(stepSiblingLocked, stepSiblingChecked, stepCreated, stepOwnLocked, stepChecked, stepWritten)
-	ReclaimSteps = names(stepSiblingLocked, stepSiblingChecked, stepJudged, stepMarkerCreated, stepMarkerLocked,
-		stepMarkerChecked, stepMarkerWritten, stepReread, stepDeadRemoved, stepMarkerRemoved)
+	AcquireSteps = slices.Concat(siblingSteps, creating(createSteps))
+	ReclaimSteps = slices.Concat(siblingSteps, names(stepJudged), creating(markerSteps), names(stepReread, stepDeadRemoved, stepMarkerRemoved))
 	ReleaseSteps = names(stepOwned, stepRemoved, stepOwnUnlocked, stepUnlocked)
+
+	siblingSteps = names(stepSiblingLocked, stepSiblingChecked)
 )
+
+func creating(s steps) []string {
+	if platform.KeepsMarks {
+		return names(s.created, s.locked, s.checked, s.written)
+	}
+	return names(s.locked, s.written, s.created, s.checked)
+}
 
 // Single ones of them.
 const (
@@ -40,6 +50,7 @@ const (
 	StepSharedDropped = string(stepSharedDropped)
 	StepAlone         = string(stepAlone)
 	StepDying         = string(stepDying)
+	StepParks         = string(stepParks)
 	StepLooked        = string(stepLooked)
 	StepPeeked        = string(stepPeeked)
 )

@@ -109,6 +109,7 @@ const (
 	stepAlone         step = "found alone"
 
 	stepDying  step = "holder on its way out" // in judging, before it is waited for
+	stepParks  step = "about to wait"         // in the kernel, as the lock was not to be had
 	stepLooked step = "wait looked after"
 	stepPeeked step = "own lock taken to look" // by Inspect, for an instant
 )

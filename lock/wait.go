@@ -163,6 +163,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 				return nil, also(fmt.Errorf("lock: %w", err), f.Close())
 			}
 			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: func(f *platform.File, _ error) { _ = f.Close() }}
+			a.at(stepParks)
 			if !w.queue.park(atSibling, parked) { // enough threads are
 				free := at == turnstileWaiting && a.overtake(f) == nil
 				if free && seenFree { // as siblingWatch does
@@ -182,6 +183,8 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 		watch := siblingWatch{waiter: w, parked: parked}
 		came, err := w.await(ctx, atSibling, parked, watch.look)
 		switch {
+		case came && err == platform.ErrBusy: // the sibling has moved: see WaitLock
+			_ = parked.file.Close()
 		case came:
 			parked.file.LeaveTurnstile()
 			return parked.file, err
@@ -360,6 +363,7 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 			return f, err
 		}
 		parked = &wait{file: f, mode: mode, giveBack: func(f *platform.File, err error) { a.giveBack(f, path, mode, err) }}
+		a.at(stepParks)
 		if !w.queue.park(atLockFile, parked) {
 			parked = nil
 			w.begunToWait()
@@ -379,6 +383,8 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 		return delay
 	})
 	switch {
+	case came && err == platform.ErrBusy: // it has moved: see WaitLock
+		return parked.file, errMoved
 	case came:
 		return parked.file, err
 	case err == nil:

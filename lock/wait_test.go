@@ -327,3 +327,44 @@ func waitedFor(t *testing.T, f lock.File) {
 		return len(locks.Waiters(id)) > 0
 	})
 }
+
+// TestAcquire_MovedBeforeParking: what is to be waited for goes, or is replaced, in the last
+// instant before the wait. Whoever waits begins again with what is there then, and is not
+// told that somebody has the lock.
+func TestAcquire_MovedBeforeParking(t *testing.T) {
+	for name, move := range map[string]func(t *testing.T, path string){
+		"sibling gone": removeSibling,
+		"sibling replaced": func(t *testing.T, path string) {
+			if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")); err != nil {
+				t.Error(err)
+			}
+		},
+		"lock file gone": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			holder := tryHold(t, f)
+			if move == nil {
+				removeSibling(t, f.Path)
+			}
+			moved := false
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			held, err := f.Park(func(step string) {
+				if step != lock.StepParks || moved {
+					return
+				}
+				moved = true
+				letGo(t, holder)
+				if move != nil {
+					move(t, f.Path)
+				}
+			}).Acquire(ctx)
+			if err != nil || !moved {
+				t.Fatalf("moved: %v; %v", moved, err)
+			}
+			letGo(t, held)
+			wantFree(t, f.Path)
+		})
+	}
+}

@@ -40,7 +40,8 @@ func (f *File) TryLock(mode Mode) error { return f.take(mode, false) }
 
 // WaitLock is TryLock, but waits in the kernel's queue for as long as it takes, with a
 // thread of the process parked in the kernel. It can't be interrupted: after a signal
-// it waits on.
+// it waits on. Where the path of f leads elsewhere by now the error may be ErrBusy, as
+// systems other than Linux lock the file by its path.
 func (f *File) WaitLock(mode Mode) error { return f.take(mode, true) }
 
 func (f *File) take(mode Mode, wait bool) error {
