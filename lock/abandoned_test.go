@@ -52,6 +52,7 @@ func respected(t *testing.T, f lock.File) {
 // TestAbandoned_Recovered: an empty marker that nobody has open for writing was left by
 // a process that died.
 func TestAbandoned_Recovered(t *testing.T) {
+	needsLeases(t)
 	f, _ := deadAndMarked(t, "")
 	recovered(t, f)
 
@@ -84,6 +85,7 @@ func TestAbandoned_Recovered(t *testing.T) {
 // TestAbandoned_MakerKilled: while the process that made the marker lives, and has it
 // open, the marker is respected; once it is killed, it is recovered.
 func TestAbandoned_MakerKilled(t *testing.T) {
+	needsLeases(t)
 	f, marker := deadAndMarked(t, "")
 	if err := os.Remove(marker); err != nil {
 		t.Fatal(err)
@@ -118,6 +120,7 @@ func makeMarker(path string, orders *bufio.Scanner) {
 func TestAbandoned_Respected(t *testing.T) {
 	for name, flag := range map[string]int{"for writing": os.O_WRONLY, "for both": os.O_RDWR, "for appending": os.O_WRONLY | os.O_APPEND} {
 		t.Run("open "+name, func(t *testing.T) {
+			needsLeases(t)
 			f, marker := deadAndMarked(t, "")
 			open, err := os.OpenFile(marker, flag, 0)
 			if err != nil {
@@ -199,6 +202,7 @@ func TestAbandoned_LockFileIsNot(t *testing.T) {
 // TestAbandoned_ClaimChanged: under the marker, be it one that was recovered, the dead
 // claim is read again; whoever has come since keeps the lock.
 func TestAbandoned_ClaimChanged(t *testing.T) {
+	needsLeases(t)
 	f, _ := deadAndMarked(t, "")
 	winner := `{"owner":"winner","pid":1,"when":"2020-01-02T03:04:05Z"}`
 	f = f.Park(func(step string) {
@@ -220,6 +224,7 @@ func TestAbandoned_ClaimChanged(t *testing.T) {
 // TestAbandoned_Crash: a reclaimer that finds an abandoned marker is killed at each of
 // its steps; the next one needs no hand.
 func TestAbandoned_Crash(t *testing.T) {
+	needsLeases(t)
 	for _, step := range lock.ReclaimSteps {
 		path := filepath.Join(t.TempDir(), ".lock")
 		leaveDeadClaim(t, path)

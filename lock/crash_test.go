@@ -80,7 +80,7 @@ func TestCrashTwice(t *testing.T) {
 func leaveDeadClaim(t *testing.T, path string) {
 	t.Helper()
 	dead := start(t, "parker", path)
-	dead.do(lock.AcquireSteps[len(lock.AcquireSteps)-1], "parked")
+	dead.do(lock.StepClaimed, "parked")
 	dead.cmd.Process.Kill()
 	dead.cmd.Wait()
 }

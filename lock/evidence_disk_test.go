@@ -166,6 +166,12 @@ func TestEvidence_OnDisk(t *testing.T) {
 		{"fallback, a readers' claim", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateHeld, lock.SameProcess},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			switch {
+			case test.evidence == lock.Incomplete, test.name == "this process, its mark taken away":
+				needsMarks(t)
+			case test.evidence == lock.PowerLost:
+				needsLeases(t)
+			}
 			dir := t.TempDir()
 			file := test.file
 			file.Path = filepath.Join(dir, "lock")

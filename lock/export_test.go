@@ -23,6 +23,9 @@ var (
 	siblingSteps = names(stepSiblingLocked, stepSiblingChecked)
 )
 
+// StepClaimed is the last of acquiring: our whole claim is at its path.
+var StepClaimed = AcquireSteps[len(AcquireSteps)-1]
+
 func creating(s steps) []string {
 	if platform.KeepsMarks {
 		return names(s.created, s.locked, s.checked, s.written)

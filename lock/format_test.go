@@ -174,6 +174,7 @@ func TestFields_OwnNames(t *testing.T) {
 // TestParse_DiedWhileClaiming: what a crash leaves of a claim is no other program's file,
 // though it can't be parsed.
 func TestParse_DiedWhileClaiming(t *testing.T) {
+	needsMarks(t)
 	f := signed(t, "me")
 	f.StaleAfter = -1
 	dead := start(t, "parker", f.Path)

@@ -1,5 +1,3 @@
-//go:build !portable
-
 package lock_test
 
 import (
@@ -26,6 +24,7 @@ import (
 // TestLinked: a file that was made, and is overtaken before it is locked, stays under the
 // name that a backup (cp -al) gave it. That is not the lock's.
 func TestLinked(t *testing.T) {
+	needsMarks(t)
 	for name, give := range map[string]func(old, new string) error{"link": os.Link, "rename": os.Rename} {
 		t.Run(name, func(t *testing.T) {
 			f := queued(t)
@@ -67,6 +66,9 @@ func TestLinkedBack(t *testing.T) {
 			func(string) error { return nil }, lock.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "written to" {
+				needsMarks(t) // of a claim that is not ours any more, only its mark can be taken away
+			}
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 			held := tryHold(t, f)
 			if err := test.during(f.Path); err != nil {
@@ -89,6 +91,7 @@ func TestLinkedBack(t *testing.T) {
 // TestCancelledAtALook: who is cancelled while somebody looks at the file that they have
 // just made leaves nothing.
 func TestCancelledAtALook(t *testing.T) {
+	needsMarks(t)
 	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
 		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
 	} {
@@ -165,6 +168,7 @@ func TestReaderMeetsOthersReaders(t *testing.T) {
 // TestReaderMeetsAMaker: a reader finds the readers' file while another has made it and not
 // yet written the claim. It waits for that, and not for the other to leave.
 func TestReaderMeetsAMaker(t *testing.T) {
+	needsMarks(t)
 	f := queued(t)
 	maker := start(t, "member", f.Path)
 	maker.order("park " + lock.StepOwnLocked)
@@ -218,6 +222,7 @@ func TestBreakForce_Alive(t *testing.T) {
 // TestNotPowerLost: a program that knows only O_EXCL gives its file a size before it
 // writes to it.
 func TestNotPowerLost(t *testing.T) {
+	needsLeases(t)
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	putFile(t, f.Path, make([]byte, 64), longAgo)
 	theirs, err := os.OpenFile(f.Path, os.O_RDWR, 0)
@@ -236,6 +241,7 @@ func TestNotPowerLost(t *testing.T) {
 // TestStuck_WaitLeftBehind: a wait at a turnstile where somebody stands who is stopped was
 // given up before they were overtaken. Whoever adopts it overtakes them.
 func TestStuck_WaitLeftBehind(t *testing.T) {
+	needsTurnstile(t)
 	f := queued(t)
 	held := tryHold(t, f)
 	first := start(t, "member", f.Path)
@@ -257,6 +263,7 @@ func TestStuck_WaitLeftBehind(t *testing.T) {
 
 // TestStuck_NoThreadLeft: whoever may not park a thread overtakes too.
 func TestStuck_NoThreadLeft(t *testing.T) {
+	needsTurnstile(t)
 	f := queued(t)
 	var others []*lock.Held
 	for range lock.MaxParked {

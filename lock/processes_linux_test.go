@@ -1,5 +1,3 @@
-//go:build !portable
-
 package lock_test
 
 import (
@@ -20,6 +18,7 @@ import (
 // queuedListed is queued in a folder of which the kernel's list names the files as stat does.
 func queuedListed(t *testing.T) lock.File {
 	t.Helper()
+	needsKernelList(t)
 	f := queued(t)
 	held := lockSibling(t, f)
 	defer held.Close()
@@ -229,6 +228,7 @@ func TestProcesses_WaitersGone(t *testing.T) {
 // TestOvertake_NoWriterBehindReaders: a writer who waits for readers is not stopped, and no
 // later reader overtakes them, however often it looks.
 func TestOvertake_NoWriterBehindReaders(t *testing.T) {
+	needsKernelList(t)
 	f := queued(t)
 	first, writer := start(t, "member", f.Path), start(t, "member", f.Path)
 	first.do("shared", "held")

@@ -69,7 +69,7 @@ var blockForms = map[string]func(t *testing.T, f lock.File, obstruct func()) err
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		return second(f.Park(func(step string) {
-			if step == lock.StepWritten {
+			if step == lock.StepClaimed {
 				obstruct()
 				cancel()
 			}

@@ -31,6 +31,7 @@ func countingSteps(f lock.File, step string) (lock.File, *atomic.Int32) {
 // that is free, as they were stopped. They are overtaken, and that they are stuck is
 // remembered until they move: the price is paid once.
 func TestStuck_AtTheTurnstile(t *testing.T) {
+	needsTurnstile(t)
 	for name, stand := range map[string]func(t *testing.T, f lock.File) (move func()){
 		"stopped on the way in": func(t *testing.T, f lock.File) func() {
 			// Behind a holder, so first in the queue; stopped; and the holder goes.
@@ -107,6 +108,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 // TestStuck_WithTheSibling: somebody has the sibling's lock, and nothing else: stopped on
 // the way in, or out. They are overtaken, and find out.
 func TestStuck_WithTheSibling(t *testing.T) {
+	needsKernelList(t)
 	for _, step := range []string{lock.StepSiblingLocked, lock.StepCreated, lock.StepOwnUnlocked} {
 		t.Run(step, func(t *testing.T) {
 			f := queued(t)
@@ -211,6 +213,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 
 // TestStuck_Lease: an open that would wait for the end of somebody's lease holds nobody up.
 func TestStuck_Lease(t *testing.T) {
+	needsLeases(t)
 	for _, leased := range []string{".flock", ""} {
 		t.Run("lock"+leased, func(t *testing.T) {
 			f := queued(t)

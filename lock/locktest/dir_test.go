@@ -30,10 +30,13 @@ var dirEngine = locktest.Engine{
 			t.Fatal(err)
 		}
 	},
-	// The wait in the kernel can't be called off, and has the turnstile.
+	NoShared:     !platform.OwnLocks,
+	HidesWaiters: !listsLocks(),
+}
 
-	NoShared:     !platform.HasTurnstile(),
-	HidesWaiters: !platform.HasTurnstile(),
+func listsLocks() bool {
+	_, err := platform.ListKernelLocks()
+	return err == nil
 }
 
 func TestDir(t *testing.T) { locktest.Run(t, dirEngine) }

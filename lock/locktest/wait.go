@@ -65,7 +65,9 @@ func waitCancel(s *subtest) {
 	came := s.beginAcquire(ctx, key)
 	cancel(mine)
 	o := s.end(came)
-	s.wantLocked(o.held, o.err)
+	if !s.engine.HidesWaiters { // else the context may have ended before there was anything to wait for
+		s.wantLocked(o.held, o.err)
+	}
 	s.wantIs(o.err, context.Canceled, mine)
 	s.wantNot(o.err, lock.ErrTimeout, context.DeadlineExceeded)
 	s.wantHeld(key)
