@@ -67,7 +67,8 @@
 // as a local filesystem. That is weaker; File.RequireKernelLock refuses it.
 //
 // On Windows, where a file that is locked can't be read, the kernel lock on the sibling
-// stands for that on the lock file.
+// stands for that on the lock file. The code path that macOS, the BSDs and Windows share is
+// tested on Linux; what is each system's own is not tested.
 //
 // # What it does not do
 //
