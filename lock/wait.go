@@ -15,11 +15,13 @@ import (
 // Acquire takes the lock, waiting for as long as ctx allows: behind the
 // goroutines of this process that came before, and behind the processes that
 // came before, in the kernel's queue. For a lock file whose holder takes no
-// kernel lock it looks again from time to time, at the head of the queue.
+// kernel lock, and for what is no lock file (a symbolic link, a folder), it looks again
+// from time to time, at the head of the queue.
 //
 // On success it is TryAcquire. When ctx ends while it waits nothing is held,
-// nothing is left behind, and the error is an *ErrLocked that names the holder and matches
-// ErrTimeout and context.DeadlineExceeded, or context.Canceled. A ctx that is done
+// nothing is left on disk, and the error matches ErrTimeout and context.DeadlineExceeded,
+// or context.Canceled; it is an *ErrLocked that names the holder, unless nobody is in the
+// way by then. A ctx that is done
 // before is refused with its own cause. Any other error ends the wait at once; so
 // does ErrReentrant.
 //
