@@ -108,10 +108,11 @@ const (
 	stepSharedDropped step = "shared lock dropped" // by a reader who leaves
 	stepAlone         step = "found alone"
 
-	stepDying  step = "holder on its way out" // in judging, before it is waited for
-	stepParks  step = "about to wait"         // in the kernel, as the lock was not to be had
-	stepLooked step = "wait looked after"
-	stepPeeked step = "own lock taken to look" // by Inspect, for an instant
+	stepDying   step = "holder on its way out" // in judging, before it is waited for
+	stepGranted step = "sibling granted"       // to who waited, and has the turnstile still
+	stepParks   step = "about to wait"         // in the kernel, as the lock was not to be had
+	stepLooked  step = "wait looked after"
+	stepPeeked  step = "own lock taken to look" // by Inspect, for an instant
 )
 
 // at tells a test which step the protocol has reached.

@@ -261,6 +261,34 @@ func TestStuck_WaitLeftBehind(t *testing.T) {
 	wantFree(t, f.Path)
 }
 
+// TestStuck_WithBoth: somebody stops between having been granted the sibling's lock and
+// leaving its turnstile. They have no lock of anybody's, and are overtaken.
+func TestStuck_WithBoth(t *testing.T) {
+	for _, mode := range []string{"exclusive", "shared"} {
+		t.Run(mode, func(t *testing.T) {
+			f := queued(t)
+			needsTurnstile(t)
+			held := tryHold(t, f)
+			first := start(t, "member", f.Path)
+			first.order("park sibling granted")
+			first.do("acquire", "waiting")
+			waitedFor(t, f)
+			letGo(t, held)
+			first.expect("parked")
+			acquire := f.Acquire
+			if mode == "shared" {
+				acquire = f.AcquireShared
+			}
+			held = getHeld(t, begin(t, f, mode == "shared", func() (*lock.Held, error) { return acquire(t.Context()) }))
+			first.order("go")
+			letGo(t, held)
+			first.expect("held")
+			first.do("release", "released")
+			wantFree(t, f.Path)
+		})
+	}
+}
+
 // TestStuck_NoThreadLeft: whoever may not park a thread overtakes too.
 func TestStuck_NoThreadLeft(t *testing.T) {
 	needsTurnstile(t)

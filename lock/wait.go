@@ -188,6 +188,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 		case came && err == platform.ErrBusy: // the sibling has moved: see WaitLock
 			_ = parked.file.Close()
 		case came:
+			a.at(stepGranted)
 			parked.file.LeaveTurnstile()
 			return parked.file, err
 		case err != nil || watch.overtaken:
@@ -291,7 +292,15 @@ func (s *siblingWatch) look() time.Duration {
 			}
 			_ = file.Close()
 		}
-		s.count(err == nil)
+		free := err == nil
+		if !free && a.nobodyHas(s.free > 0) { // they have both the turnstile and the sibling's lock
+			if free = true; s.free > 0 {
+				w.queue.overtake()
+				s.overtaken = true
+				return 0
+			}
+		}
+		s.count(free)
 	case a.nobodyHas(s.free > 0):
 		if s.free > 0 {
 			w.queue.leaveWait(atSibling)
