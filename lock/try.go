@@ -115,17 +115,6 @@ func (a *attempt) passTurnstile(f *platform.File) error {
 	return err
 }
 
-// overtake tries for the lock of a sibling that nobody has, though somebody stands at its
-// turnstile, or is about to take it. Readers who have it are in no reader's way, but in
-// that of a writer at the turnstile, who waits and is not stopped.
-func (a *attempt) overtake(f *platform.File) error {
-	err := f.TryLock(platform.Exclusive)
-	if err == nil && a.mode == platform.Shared {
-		err = f.TryLock(platform.Shared)
-	}
-	return err
-}
-
 func (p impatient) lockOwn(ctx context.Context, _ *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
 	for try := 1; ; try++ {
 		err := f.TryLock(mode)

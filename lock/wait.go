@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -257,105 +256,6 @@ const (
 )
 
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
-
-// siblingWatch looks after a wait for the sibling: whether that is still where newcomers
-// look for it, and whether somebody keeps all others from a lock that nobody has, as they
-// were stopped (SIGSTOP, Ctrl-Z) at the turnstile, or with the sibling's lock in their
-// hand. To overtake them is safe, as it is not the queue that keeps two from having the
-// lock; it is only not their turn.
-type siblingWatch struct {
-	waiter *waiter
-	parked *wait
-	delay  time.Duration
-	free   int // times in a row that nobody had it, and yet it did not come to us
-
-	overtaken bool
-	file      *platform.File // the sibling, if its lock was what is ours by overtaking
-}
-
-// look returns when to look again; 0 if the wait is over.
-func (s *siblingWatch) look() time.Duration {
-	w := s.waiter
-	a := w.attempt
-	if at, err := s.parked.file.IsAt(a.sibling); err == nil && !at {
-		w.queue.leaveWait(atSibling)
-		return 0
-	}
-	switch {
-	case w.queue.atTurnstile(s.parked):
-		file, err := a.openSibling()
-		if err == nil {
-			if err = a.overtake(file); err == nil && s.free > 0 {
-				w.queue.overtake()
-				s.overtaken, s.file = true, file
-				return 0
-			}
-			_ = file.Close()
-		}
-		free := err == nil
-		if !free && a.nobodyHas(s.free > 0) { // they have both the turnstile and the sibling's lock
-			if free = true; s.free > 0 {
-				w.queue.overtake()
-				s.overtaken = true
-				return 0
-			}
-		}
-		s.count(free)
-	case a.nobodyHas(s.free > 0):
-		if s.free > 0 {
-			w.queue.leaveWait(atSibling)
-			s.overtaken = true
-			return 0
-		}
-		s.count(true)
-	default:
-		s.count(false)
-	}
-	if s.free > 0 {
-		return firstLook
-	}
-	s.delay = min(max(2*s.delay, firstLook), mostLook)
-	return s.delay
-}
-
-func (s *siblingWatch) count(free bool) {
-	if s.free++; !free {
-		s.free = 0
-	}
-}
-
-// nobodyHas reports whether nobody has the lock, though somebody has that of the sibling:
-// they are on their way in, or out. If certain, nothing else will do than the kernel's
-// word on all of them.
-func (a *attempt) nobodyHas(certain bool) bool {
-	if !a.ownLocks() || !a.fsys.Trusted {
-		return false
-	}
-	if f, err := a.open(a.file.Path); err == nil {
-		err = f.TryLock(platform.Exclusive)
-		_ = f.Close()
-		if err != nil {
-			return false
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	if !certain {
-		return true
-	}
-	sibling, err := platform.IdentifyFile(a.sibling)
-	if err != nil {
-		return false
-	}
-	locks, _ := platform.ListKernelLocks()
-	holders := locks.Holders(sibling)
-	for _, pid := range holders {
-		if pid == platform.Self().PID || !platform.HasOnlyLock(pid, sibling) {
-			return false
-		}
-	}
-	return len(holders) > 0
-}
 
 // lockOwn waits for a lock file that somebody has locked though the sibling is free: it
 // was replaced, or a child of a dead holder has it, or another program.
