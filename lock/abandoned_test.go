@@ -43,8 +43,8 @@ func recovered(t *testing.T, f lock.File) {
 func respected(t *testing.T, f lock.File) {
 	t.Helper()
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != lock.BeingReclaimed || locked.Verdict != lock.Unknown {
-			t.Errorf("%s: %s; want %s: %s", locked.Verdict, locked.Evidence, lock.Unknown, lock.BeingReclaimed)
+		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != lock.EvidenceBeingReclaimed || locked.State != lock.StateUnknown {
+			t.Errorf("%s: %s; want %s: %s", locked.State, locked.Evidence, lock.StateUnknown, lock.EvidenceBeingReclaimed)
 		}
 	})
 }
@@ -193,7 +193,7 @@ func TestAbandoned_LockFileIsNot(t *testing.T) {
 	f.StaleAfter = -1
 	putFile(t, f.Path, nil, longAgo)
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != lock.NotALockFile {
+		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != lock.EvidenceNotALockFile {
 			t.Errorf("evidence is %q", locked.Evidence)
 		}
 	})

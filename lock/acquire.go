@@ -15,7 +15,7 @@ import (
 //
 //	1  acquire     the kernel lock on the sibling: the queue
 //	2  create      the lock file, marked, with its own kernel lock, and then the claim
-//	3  takeOver    what is there already: its own kernel lock, a verdict, reclaim
+//	3  takeOver    what is there already: its own kernel lock, a judgement, reclaim
 //
 // Two rules are what it rests on:
 //
@@ -37,7 +37,7 @@ import (
 // removed, the sibling's lock stands for that of every file beside it.
 
 // An attempt is one try to have a lock, or a wait for it. It belongs to one goroutine
-// until it becomes part of a Held.
+// until it becomes part of a FileHold.
 type attempt struct {
 	*place
 	mode     platform.Mode
@@ -86,7 +86,7 @@ func (f File) attempt(mode platform.Mode, patience patience) (*attempt, error) {
 
 // acquire goes through the protocol. When it fails nothing is held, and nothing of ours
 // is left.
-func (a *attempt) acquire(ctx context.Context) (held *Held, err error) {
+func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 	if a.file.RequireKernelLock && (!a.fsys.Trusted || a.file.noKernelLock) {
 		return nil, a.unsupported()
 	}
@@ -219,9 +219,9 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 			return nil, pathError("read", a.file.Path, err)
 		}
 	}
-	verdict, evidence := a.judge(ctx, f, a.kernelFact(f))
-	locked := a.locked(a.file.Path, f, verdict, evidence)
-	if verdict != Dead {
+	state, evidence := a.judge(ctx, f, a.kernelFact(f))
+	locked := a.locked(a.file.Path, f, state, evidence)
+	if state != StateDead {
 		return nil, locked
 	}
 	a.at(stepJudged)
@@ -287,13 +287,13 @@ func (a *attempt) unsupported() error {
 // lockedByKernel is what to say of a file whose kernel lock somebody has. That may not
 // be who the claim names, who may be gone.
 func (p *place) lockedByKernel(path string, f *found) *ErrLocked {
-	locked := p.locked(path, nil, Alive, KernelLockHeld)
+	locked := p.locked(path, nil, StateHeld, EvidenceKernelLockHeld)
 	locked.Info, locked.Shared, locked.Processes = p.whoHas(f, nil)
 	return locked
 }
 
-func (p *place) locked(path string, f *found, v Verdict, e Evidence) *ErrLocked {
-	locked := &ErrLocked{RepoID: p.file.repoID, Path: path, Verdict: v, Evidence: e, now: p.now()}
+func (p *place) locked(path string, f *found, s State, e Evidence) *ErrLocked {
+	locked := &ErrLocked{RepoID: p.file.repoID, Path: path, State: s, Evidence: e, now: p.now()}
 	if f != nil {
 		locked.Info = f.holder()
 	}

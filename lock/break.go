@@ -20,9 +20,9 @@ func (f File) Break(ctx context.Context) (Status, error) {
 		return before, err
 	}
 	// What we took over counts, not what was there a moment ago.
-	found := Status{Path: held.Path(), State: StateFree, Evidence: NoLockFile}
+	found := Status{Path: held.Path(), State: StateFree, Evidence: EvidenceNoLockFile}
 	if dead := held.attempt.reclaimed; dead != nil {
-		found.State, found.Evidence, found.Holder = StateDead, dead.Evidence, dead.Info
+		found.State, found.Evidence, found.Info = StateDead, dead.Evidence, dead.Info
 	}
 	return found, held.Release()
 }
@@ -52,11 +52,11 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 		return before, err
 	}
 	if nonce == "" || there.claim == nil || there.claim.Nonce != nonce {
-		err = a.locked(a.file.Path, there, Unknown, OtherNonce)
-	} else if verdict, evidence := a.judge(ctx, there, a.kernelFact(there)); verdict == Alive {
-		err = a.locked(a.file.Path, there, verdict, evidence)
+		err = a.locked(a.file.Path, there, StateUnknown, EvidenceOtherNonce)
+	} else if state, evidence := a.judge(ctx, there, a.kernelFact(there)); state == StateHeld {
+		err = a.locked(a.file.Path, there, state, evidence)
 	} else if err = a.remove(ctx, a.file.Path, there, stepReread); err == errMoved {
-		err = a.locked(a.file.Path, nil, Unknown, OtherNonce)
+		err = a.locked(a.file.Path, nil, StateUnknown, EvidenceOtherNonce)
 	}
 	var locked *ErrLocked
 	if err != nil && !errors.As(err, &locked) {

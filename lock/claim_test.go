@@ -59,7 +59,7 @@ func asLocked(t *testing.T, err error) *lock.ErrLocked {
 	return locked
 }
 
-func tryHold(t *testing.T, f lock.File) *lock.Held {
+func tryHold(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
 	held, err := f.TryAcquire(context.Background())
 	if err != nil {
@@ -68,7 +68,7 @@ func tryHold(t *testing.T, f lock.File) *lock.Held {
 	return held
 }
 
-func letGo(t *testing.T, held *lock.Held) {
+func letGo(t *testing.T, held *lock.FileHold) {
 	t.Helper()
 	if err := held.Release(); err != nil {
 		t.Fatal(err)

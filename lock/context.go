@@ -13,7 +13,7 @@ import (
 //
 // It carries the hold: to acquire the same lock again under it is ErrReentrant at
 // once, and no deadlock, until the lock is released.
-func (h *Held) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
+func (h *FileHold) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
 
 // lockPath is the identity of a File.
 type lockPath string
@@ -28,13 +28,13 @@ func (p *place) reentrant(ctx context.Context) error {
 	info := hold.Info()
 	return &ErrLocked{
 		RepoID: p.file.repoID, Path: p.file.Path, Info: &info,
-		Verdict: Alive, Evidence: SameProcess, Cause: ErrReentrant, now: p.now(),
+		State: StateHeld, Evidence: EvidenceSameProcess, Cause: ErrReentrant, now: p.now(),
 	}
 }
 
 // is reports whether h holds the lock with this identity, under whatever name for
 // its folder.
-func (h *Held) is(identity any) bool {
+func (h *FileHold) is(identity any) bool {
 	path, ok := identity.(lockPath)
 	return ok && (h.Path() == string(path) || sameLock(h.Path(), string(path)))
 }

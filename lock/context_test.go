@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-var acquirers = map[string]func(lock.File, context.Context) (*lock.Held, error){
+var acquirers = map[string]func(lock.File, context.Context) (*lock.FileHold, error){
 	"Acquire":          lock.File.Acquire,
 	"TryAcquire":       lock.File.TryAcquire,
 	"AcquireShared":    lock.File.AcquireShared,
 	"TryAcquireShared": lock.File.TryAcquireShared,
 }
 
-func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.Held) {
+func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.FileHold) {
 	t.Helper()
 	before := getClaim(t, outer.Path())
 	for name, acquire := range acquirers {

@@ -242,7 +242,7 @@ func TestSiblingGoneMidway(t *testing.T) {
 			if len(steps) == len(lock.ReclaimSteps) {
 				putDeadClaim(t, path)
 			}
-			var rival *lock.Held
+			var rival *lock.FileHold
 			gone := false
 			held, err := lock.File{Path: path}.Park(func(step string) {
 				if step != at || gone {
@@ -260,7 +260,7 @@ func TestSiblingGoneMidway(t *testing.T) {
 			if held == nil == (rival == nil) {
 				t.Errorf("%s: holders: %v (%v), rival %v; want one", at, held != nil, err, rival != nil)
 			}
-			for _, h := range []*lock.Held{held, rival} {
+			for _, h := range []*lock.FileHold{held, rival} {
 				if h == nil {
 					continue
 				}
@@ -289,18 +289,18 @@ func TestBreakForce(t *testing.T) {
 		sameTree(t, before, treeState(t, filepath.Dir(f.Path)))
 	}
 	held := tryHold(t, f)
-	refused(held.Info().Nonce, lock.KernelLockHeld)
-	refused("other", lock.KernelLockHeld)
+	refused(held.Info().Nonce, lock.EvidenceKernelLockHeld)
+	refused("other", lock.EvidenceKernelLockHeld)
 	letGo(t, held)
 
 	elsewhere := lock.LockInfo{PID: 1, CreatedAt: time.Now(), Nonce: "ELSEWHERE", BootID: "another", Hostname: "elsewhere"}
 	putClaim(t, f.Path, elsewhere)
-	if l := notHad(t, f); l.Evidence != lock.ForeignHost {
+	if l := notHad(t, f); l.Evidence != lock.EvidenceForeignHost {
 		t.Errorf("judged by %q", l.Evidence)
 	}
-	refused("", lock.OtherNonce)
-	refused("other", lock.OtherNonce)
-	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.Evidence != lock.ForeignHost {
+	refused("", lock.EvidenceOtherNonce)
+	refused("other", lock.EvidenceOtherNonce)
+	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.Evidence != lock.EvidenceForeignHost {
 		t.Errorf("break with the right nonce: %+v, %v", s, err)
 	}
 	isAbsent(t, f.Path)

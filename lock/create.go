@@ -59,7 +59,7 @@ func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mod
 		// Rule A. Who may have its lock is only looking, or taking it for a dead
 		// one's, and then rule B keeps us from using it.
 		if f, err = a.patience.lockOwn(ctx, a, f, path, mode); err == platform.ErrBusy {
-			err = a.locked(a.file.Path, nil, Alive, KernelLockHeld)
+			err = a.locked(a.file.Path, nil, StateHeld, EvidenceKernelLockHeld)
 		}
 		if err != nil {
 			abandon(f, path)

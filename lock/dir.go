@@ -46,7 +46,7 @@ func (d Dir) TryAcquireShared(ctx context.Context, key Key) (Hold, error) {
 	return d.acquire(ctx, key, File.TryAcquireShared)
 }
 
-func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Context) (*Held, error)) (Hold, error) {
+func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Context) (*FileHold, error)) (Hold, error) {
 	f, err := d.At(key)
 	if err != nil {
 		return nil, err

@@ -62,8 +62,8 @@ func TestDir_ListHeld(t *testing.T) {
 	held := holdKey(t, d, b)
 	holdKey(t, d, a)
 	e := wantEntries(t, d, a, b)[1]
-	if !e.Granted || e.State != lock.StateHeld || e.Evidence != lock.KernelLockHeld || e.Who == nil || e.Who.Nonce != held.Info().Nonce || e.Who.Cmd != "mine" {
-		t.Errorf("listed as %+v of %+v", e, e.Who)
+	if !e.Granted || e.State != lock.StateHeld || e.Evidence != lock.EvidenceKernelLockHeld || e.Info == nil || e.Info.Nonce != held.Info().Nonce || e.Info.Cmd != "mine" {
+		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 	if err := held.Release(); err != nil {
 		t.Fatal(err)
@@ -134,8 +134,8 @@ func TestDir_ListDead(t *testing.T) {
 	c.do("try", "held")
 	c.kill()
 	e := wantEntries(t, d, key)[0]
-	if e.State != lock.StateDead || !e.Granted || e.Who == nil || e.Who.PID != c.cmd.Process.Pid {
-		t.Errorf("listed as %+v of %+v", e, e.Who)
+	if e.State != lock.StateDead || !e.Granted || e.Info == nil || e.Info.PID != c.cmd.Process.Pid {
+		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 	if err := holdKey(t, d, key).Release(); err != nil {
 		t.Fatal(err)
@@ -168,8 +168,8 @@ func TestDir_ListWaiting(t *testing.T) {
 	if e.Key != key || e.Granted || e.State != lock.StateHeld || !slices.Equal(e.BlockedBy, []int{os.Getpid()}) {
 		t.Errorf("listed as %+v", e)
 	}
-	if e.Who != nil && e.Who.PID != c.cmd.Process.Pid {
-		t.Errorf("pid %d waits, want %d", e.Who.PID, c.cmd.Process.Pid)
+	if e.Info != nil && e.Info.PID != c.cmd.Process.Pid {
+		t.Errorf("pid %d waits, want %d", e.Info.PID, c.cmd.Process.Pid)
 	}
 	if err := held.Release(); err != nil {
 		t.Fatal(err)
@@ -231,8 +231,8 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if e := wantEntries(t, d, key)[0]; e.Who == nil || e.Who.Cmd != "parsed" || e.State != lock.StateUnknown {
-		t.Errorf("listed as %+v of %+v", e, e.Who)
+	if e := wantEntries(t, d, key)[0]; e.Info == nil || e.Info.Cmd != "parsed" || e.State != lock.StateUnknown {
+		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 }
 
@@ -404,8 +404,8 @@ func TestDir_Shared(t *testing.T) {
 		readers = readers[:1] // the one that the claim names
 	}
 	for _, e := range wantEntries(t, d, readers...) {
-		if e.Who == nil || e.Who.Mode != "shared" {
-			t.Errorf("listed as %+v of %+v", e, e.Who)
+		if e.Info == nil || e.Info.Mode != "shared" {
+			t.Errorf("listed as %+v of %+v", e, e.Info)
 		}
 	}
 	if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.ErrLocked)) {

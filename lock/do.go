@@ -6,7 +6,7 @@ import (
 )
 
 // Do acquires the lock, waiting as Acquire does, and calls fn under it with a
-// context that carries the hold (see Held.Context; HoldOf returns it, for its fence).
+// context that carries the hold (see Hold.Context; HoldOf returns it, for its fence).
 // The lock is released when fn returns, and when it panics.
 //
 // fn's error and panic are passed on as they are. If fn succeeds, Do returns the

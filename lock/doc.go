@@ -52,7 +52,7 @@
 // readers behind it (on Linux). The first reader creates the lock file, the last one
 // removes it.
 //
-// A context from Held.Context carries the hold, so that acquiring the same lock
+// A context from FileHold.Context carries the hold, so that acquiring the same lock
 // under it is ErrReentrant and no deadlock. Do and TryDo see to the release;
 // AcquireAll takes several locks in an order that can't deadlock; Update changes a
 // file under its own lock, durably.
@@ -62,7 +62,7 @@
 // On systems or filesystems without kernel locks (fallback mode), and on
 // filesystems whose locks are another kernel's (NFS, CIFS, FUSE, virtiofs, 9p),
 // the lock file decides together with pid, start time, boot, host and at last
-// age; holders renew their claims, and learn through Held.Lost if they were
+// age; holders renew their claims, and learn through FileHold.Lost if they were
 // taken for dead. What they made so is judged so by all, also by who sees the same folder
 // as a local filesystem. That is weaker; File.RequireKernelLock refuses it.
 //

@@ -65,8 +65,8 @@ type ErrLocked struct {
 	Shared    bool
 	Processes []Process
 
-	// Verdict is Alive or Unknown, and Evidence says why.
-	Verdict  Verdict
+	// State is StateHeld or StateUnknown, and Evidence says why.
+	State    State
 	Evidence Evidence
 
 	// Waited is how long Acquire waited before it gave up; 0 if it did not wait.
@@ -83,8 +83,8 @@ type ErrLocked struct {
 // ErrReentrant.
 func (e *ErrLocked) Unwrap() error { return e.Cause }
 
-// Error says what is locked, by whom, since when, why the holder is believed to
-// be alive, and what can be done.
+// Error says what is locked, by whom, since when, on what evidence, and what can be
+// done.
 func (e *ErrLocked) Error() string {
 	var b strings.Builder
 	b.WriteString("locked: ")
@@ -92,12 +92,12 @@ func (e *ErrLocked) Error() string {
 	if e.RepoID != "" {
 		fmt.Fprintf(&b, " (repo %q)", e.RepoID)
 	}
-	b.WriteString(" is held")
+	b.WriteString(e.isHeld())
 	if who := e.who(); who != "" {
 		b.WriteString(" by ")
 		b.WriteString(who)
 	}
-	fmt.Fprintf(&b, "; %s: %s", e.Verdict, e.Evidence)
+	fmt.Fprintf(&b, ": %s", e.Evidence)
 	switch {
 	case errors.Is(e.Cause, ErrReentrant):
 		fmt.Fprintf(&b, "; %v", e.Cause)
@@ -106,13 +106,21 @@ func (e *ErrLocked) Error() string {
 		fmt.Fprintf(&b, "; gave up after %s: %v", roundForPeople(e.Waited), e.Cause)
 	}
 	hint := e.Evidence.hint()
-	if e.Evidence == KernelLockHeld && (e.Shared || e.Info == nil && len(e.Processes) == 0) {
+	if e.Evidence == EvidenceKernelLockHeld && (e.Shared || e.Info == nil && len(e.Processes) == 0) {
 		hint = "wait for it"
 	}
 	if hint != "" {
 		fmt.Fprintf(&b, "; %s", hint)
 	}
 	return b.String()
+}
+
+// isHeld says how certain it is that somebody has the lock.
+func (e *ErrLocked) isHeld() string {
+	if e.State == StateUnknown {
+		return " may be held"
+	}
+	return " is held"
 }
 
 // who names those who have the lock; "" if they are not known.
@@ -165,12 +173,12 @@ func (e *ErrLocked) UserMessage(prefix string) string {
 	}
 	look := "holdfast status " + e.Path
 	if who := e.who(); who != "" {
-		fmt.Fprintf(&b, "It is held by %s (%s: %s).\n", who, e.Verdict, e.Evidence)
-		if e.Info != nil && !e.Shared && e.Verdict == Alive {
+		fmt.Fprintf(&b, "It%s by %s: %s.\n", e.isHeld(), who, e.Evidence)
+		if e.Info != nil && !e.Shared && e.State == StateHeld {
 			look = fmt.Sprintf("ps -p %d, or: %s", e.Info.PID, look)
 		}
 	} else {
-		fmt.Fprintf(&b, "Nobody is named in it (%s: %s).\n", e.Verdict, e.Evidence)
+		fmt.Fprintf(&b, "Nobody is named in it: %s.\n", e.Evidence)
 	}
 	longer := "Wait longer"
 	if prefix != "" {
@@ -209,21 +217,21 @@ func (c *LockInfo) describe(now time.Time) string {
 // hint says what a person can do about a lock that this evidence keeps locked.
 func (e Evidence) hint() string {
 	switch e {
-	case OthersWait:
+	case EvidenceOthersWait:
 		return "wait for it"
-	case KernelLockHeld, SameProcess, BeganBefore:
+	case EvidenceKernelLockHeld, EvidenceSameProcess, EvidenceBeganBefore:
 		return "wait for it, or end that process"
-	case NotALockFile:
+	case EvidenceNotALockFile:
 		return "move away what is at that path, if it is not in use"
-	case NotPermitted:
+	case EvidenceNotPermitted:
 		return "ask who owns the file, or root"
-	case Unreadable, Incomplete:
+	case EvidenceUnreadable, EvidenceIncomplete:
 		return "if no program is using the lock, remove the file"
-	case BeingReclaimed:
+	case EvidenceBeingReclaimed:
 		return "try again; if no process is at work on the lock, remove that file"
-	case Leased:
+	case EvidenceLeased:
 		return "wait for that process, or end it"
-	case ForeignHost, ForeignNamespace, PIDExists, Unproven:
+	case EvidenceForeignHost, EvidenceForeignNamespace, EvidencePIDExists, EvidenceUnproven:
 		return "if that holder is gone, remove the file"
 	}
 	return ""

@@ -6,48 +6,52 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Verdict is the judgement on the holder that a lock file names.
-type Verdict string
+// State is what a lock is found to be.
+type State string
 
 const (
-	Alive   Verdict = "alive"
-	Dead    Verdict = "dead"
-	Unknown Verdict = "unknown" // treated as alive by everyone
+	StateFree    State = "free"    // nobody has it
+	StateHeld    State = "held"    // its holder is alive
+	StateDead    State = "dead"    // its holder is dead; acquiring takes it over
+	StateUnknown State = "unknown" // it can't be told; acquiring treats it as held
 )
 
-// Evidence is the fact that decided a Verdict, in words for people. The texts
+// Evidence is the fact that decided a State, in words for people. The texts
 // are part of the interface: programs may compare them.
 type Evidence string
 
 const (
-	// Alive.
-	KernelLockHeld Evidence = "kernel lock held"
-	OthersWait     Evidence = "others wait for the lock"
-	// BeingReclaimed is also Unknown, when the marker's owner is.
-	BeingReclaimed Evidence = "its marker, the file beside it that ends in .reclaim, is another process's"
-	SameProcess    Evidence = "the process that wrote the claim is running"
-	BeganBefore    Evidence = "the process with the claim's pid began before the claim was made"
+	// Of StateFree.
+	EvidenceNoLockFile Evidence = "no lock file"
 
-	// Dead.
-	SaysReleased     Evidence = "its holder has released it, and could not remove the file"
-	KernelLockFree   Evidence = "kernel lock free"
-	Incomplete       Evidence = "died while claiming"
-	ProcessGone      Evidence = "process gone"
-	PIDReused        Evidence = "pid reused by another process"
-	MachineRestarted Evidence = "machine restarted"
-	PowerLost        Evidence = "nothing but NULs, which a loss of power leaves"
-	Aged             Evidence = "older than the allowed age"
+	// Of StateHeld.
+	EvidenceKernelLockHeld Evidence = "kernel lock held"
+	EvidenceOthersWait     Evidence = "others wait for the lock"
+	// EvidenceBeingReclaimed is also StateUnknown's, when the marker's owner is.
+	EvidenceBeingReclaimed Evidence = "its marker, the file beside it that ends in .reclaim, is another process's"
+	EvidenceSameProcess    Evidence = "the process that wrote the claim is running"
+	EvidenceBeganBefore    Evidence = "the process with the claim's pid began before the claim was made"
 
-	// Unknown.
-	NotALockFile     Evidence = "not a lock file"
-	NotPermitted     Evidence = "not permitted to read it"
-	Leased           Evidence = "another process has a lease on the file"
-	Unreadable       Evidence = "claim unreadable"
-	ForeignHost      Evidence = "claim from another host"
-	ForeignNamespace Evidence = "claim from another pid namespace"
-	PIDExists        Evidence = "a process has the claim's pid, but may be another one"
-	Unproven         Evidence = "nothing proves the holder dead"
-	OtherNonce       Evidence = "the claim has another nonce"
+	// Of StateDead.
+	EvidenceSaysReleased     Evidence = "its holder has released it, and could not remove the file"
+	EvidenceKernelLockFree   Evidence = "kernel lock free"
+	EvidenceIncomplete       Evidence = "died while claiming"
+	EvidenceProcessGone      Evidence = "process gone"
+	EvidencePIDReused        Evidence = "pid reused by another process"
+	EvidenceMachineRestarted Evidence = "machine restarted"
+	EvidencePowerLost        Evidence = "nothing but NULs, which a loss of power leaves"
+	EvidenceAged             Evidence = "older than the allowed age"
+
+	// Of StateUnknown.
+	EvidenceNotALockFile     Evidence = "not a lock file"
+	EvidenceNotPermitted     Evidence = "not permitted to read it"
+	EvidenceLeased           Evidence = "another process has a lease on the file"
+	EvidenceUnreadable       Evidence = "claim unreadable"
+	EvidenceForeignHost      Evidence = "claim from another host"
+	EvidenceForeignNamespace Evidence = "claim from another pid namespace"
+	EvidencePIDExists        Evidence = "a process has the claim's pid, but may be another one"
+	EvidenceUnproven         Evidence = "nothing proves the holder dead"
+	EvidenceOtherNonce       Evidence = "the claim has another nonce"
 )
 
 // kernelFact is what is known of the lock file's own kernel lock.
@@ -104,9 +108,9 @@ type facts struct {
 	staleAfter time.Duration // negative: age proves nothing
 }
 
-// judge is the ladder of evidence: the first rung that holds decides. Nothing
+// judge is the ladder of evidence: the first rung that holds decides on a lock file. Nothing
 // else in this package calls a holder dead.
-func judge(f facts) (Verdict, Evidence) {
+func judge(f facts) (State, Evidence) {
 	whole := f.content == contentClaim
 	here := whole && f.origin == originHere
 	proof := f.kernel == kernelFree && f.trusted
@@ -115,59 +119,59 @@ func judge(f facts) (Verdict, Evidence) {
 	switch {
 	// Whoever holds the kernel lock lives.
 	case f.kernel == kernelHeld:
-		return Alive, KernelLockHeld
+		return StateHeld, EvidenceKernelLockHeld
 	// What no participant writes, or nobody here may touch, is nobody's to remove.
 	case f.content == contentAlien:
-		return Unknown, NotALockFile
+		return StateUnknown, EvidenceNotALockFile
 	case f.content == contentForbidden:
-		return Unknown, NotPermitted
+		return StateUnknown, EvidenceNotPermitted
 	case f.content == contentLeased:
-		return Unknown, Leased
+		return StateUnknown, EvidenceLeased
 	// 0. The holder's own word.
 	case whole && f.released:
-		return Dead, SaysReleased
+		return StateDead, EvidenceSaysReleased
 	// 1. Two proofs must not contradict each other; fail closed. (A shared claim
 	// outlives the reader who wrote it, until the last reader is gone; and a copy of a
 	// claim proves nothing.)
 	case here && f.process == platform.Alive && !f.copied && !(own && f.shared):
-		return Alive, SameProcess
+		return StateHeld, EvidenceSameProcess
 	// A clock that was set forward since can make a holder look younger than its
 	// claim, so only the reverse proves something.
 	case here && f.process == platform.Exists && f.began && !own:
-		return Alive, BeganBefore
+		return StateHeld, EvidenceBeganBefore
 	// 2. Made under the kernel lock that is free now.
 	case own:
-		return Dead, KernelLockFree
+		return StateDead, EvidenceKernelLockFree
 	// 3. Who makes a lock file has its kernel lock until the claim is whole, and after.
 	case proof && f.content == contentNone && f.marked:
-		return Dead, Incomplete
+		return StateDead, EvidenceIncomplete
 	// 4. The pid's own evidence. (Of readers, it is only the first one's.)
 	case here && f.process == platform.Gone && (!f.shared || proof):
-		return Dead, ProcessGone
+		return StateDead, EvidenceProcessGone
 	case here && f.process == platform.Replaced && (!f.shared || proof):
-		return Dead, PIDReused
+		return StateDead, EvidencePIDReused
 	// 5. Nothing on a local filesystem survives a restart but files; and nothing but
 	// a loss of power leaves one of NULs. (The file's time says nothing: a clock that
 	// is set forward makes every file look older than the boot.)
 	case proof && whole && f.underLock && f.origin == originEarlierBoot:
-		return Dead, MachineRestarted
+		return StateDead, EvidenceMachineRestarted
 	case proof && f.content == contentNone && f.nuls:
-		return Dead, PowerLost
+		return StateDead, EvidencePowerLost
 	// 6. What proves nothing ages, where the caller allows age; but whoever has a
 	// kernel lock that proves something does not renew, however long it lives.
 	case f.staleAfter >= 0 && f.age > f.staleAfter && !(whole && f.underLock):
-		return Dead, Aged
+		return StateDead, EvidenceAged
 	}
 	// 7. Locked; the rest only says why.
 	switch {
 	case !whole:
-		return Unknown, Unreadable
+		return StateUnknown, EvidenceUnreadable
 	case f.origin == originForeignHost, f.origin == originEarlierBoot:
-		return Unknown, ForeignHost
+		return StateUnknown, EvidenceForeignHost
 	case f.origin == originForeignNamespace:
-		return Unknown, ForeignNamespace
+		return StateUnknown, EvidenceForeignNamespace
 	case f.process == platform.Exists:
-		return Unknown, PIDExists
+		return StateUnknown, EvidencePIDExists
 	}
-	return Unknown, Unproven
+	return StateUnknown, EvidenceUnproven
 }

@@ -83,93 +83,93 @@ func TestEvidence_OnDisk(t *testing.T) {
 		state    lock.State
 		evidence lock.Evidence
 	}{
-		{"this process", lock.File{}, claim(self, nil), lock.StateHeld, lock.SameProcess},
-		{"this process, though its kernel lock is free", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" }), lock.StateHeld, lock.SameProcess},
-		{"this process, aged", lock.File{StaleAfter: time.Hour}, claim(self, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateHeld, lock.SameProcess},
-		{"readers who left, the first of whom lives", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateDead, lock.KernelLockFree},
-		{"pid reused", lock.File{StaleAfter: never}, claim(dead, nil), lock.StateDead, lock.PIDReused},
-		{"pid reused, by start time alone", lock.File{StaleAfter: never}, claim(dead, func(c *lock.LockInfo) { c.PIDFD = 0 }), lock.StateDead, lock.PIDReused},
-		{"another time namespace hides the start time", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDFD, c.TimeNamespace, c.CreatedAt = 0, 1, young }), lock.StateUnknown, lock.PIDExists},
-		{"process gone", lock.File{StaleAfter: never}, claim(nobody, nil), lock.StateDead, lock.ProcessGone},
-		{"this process, in a copy of its claim", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" }), lock.StateDead, lock.KernelLockFree},
+		{"this process", lock.File{}, claim(self, nil), lock.StateHeld, lock.EvidenceSameProcess},
+		{"this process, though its kernel lock is free", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" }), lock.StateHeld, lock.EvidenceSameProcess},
+		{"this process, aged", lock.File{StaleAfter: time.Hour}, claim(self, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateHeld, lock.EvidenceSameProcess},
+		{"readers who left, the first of whom lives", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateDead, lock.EvidenceKernelLockFree},
+		{"pid reused", lock.File{StaleAfter: never}, claim(dead, nil), lock.StateDead, lock.EvidencePIDReused},
+		{"pid reused, by start time alone", lock.File{StaleAfter: never}, claim(dead, func(c *lock.LockInfo) { c.PIDFD = 0 }), lock.StateDead, lock.EvidencePIDReused},
+		{"another time namespace hides the start time", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDFD, c.TimeNamespace, c.CreatedAt = 0, 1, young }), lock.StateUnknown, lock.EvidencePIDExists},
+		{"process gone", lock.File{StaleAfter: never}, claim(nobody, nil), lock.StateDead, lock.EvidenceProcessGone},
+		{"this process, in a copy of its claim", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" }), lock.StateDead, lock.EvidenceKernelLockFree},
 		{"this process, released", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
 			data := strings.Replace(string(putClaim(t, path, self)), `"released":false`, `"released":true `, 1)
 			putFile(t, path, []byte(data), time.Time{})
-		}, lock.StateDead, lock.SaysReleased},
+		}, lock.StateDead, lock.EvidenceSaysReleased},
 		{"this process, its mark taken away", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
 			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
 			if err := os.Chmod(path, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, lock.StateDead, lock.SaysReleased},
+		}, lock.StateDead, lock.EvidenceSaysReleased},
 		{"this process, in a copy without the mark", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
 			claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" })(t, path)
 			if err := os.Chmod(path, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, lock.StateDead, lock.KernelLockFree},
-		{"bare pid of one who began before", lock.File{}, claim(bare, nil), lock.StateHeld, lock.BeganBefore},
-		{"... to the second", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = began.Truncate(time.Second) }), lock.StateHeld, lock.BeganBefore},
-		{"... aged", lock.File{}.WithClock(muchLater), claim(bare, nil), lock.StateHeld, lock.BeganBefore},
-		{"... by its own file's rules alone", lock.File{}.WithClock(muchLater), claim(bare, func(c *lock.LockInfo) { c.Nonce, c.RenewedAt = "", old }), lock.StateHeld, lock.BeganBefore},
-		{"bare pid of one who began after", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = young }), lock.StateUnknown, lock.PIDExists},
-		{"... aged", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateDead, lock.Aged},
-		{"... aged, by a caller who waits longer", lock.File{StaleAfter: 1e6 * time.Hour}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.PIDExists},
-		{"... aged, age never counts", lock.File{StaleAfter: never}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.PIDExists},
+		}, lock.StateDead, lock.EvidenceKernelLockFree},
+		{"bare pid of one who began before", lock.File{}, claim(bare, nil), lock.StateHeld, lock.EvidenceBeganBefore},
+		{"... to the second", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = began.Truncate(time.Second) }), lock.StateHeld, lock.EvidenceBeganBefore},
+		{"... aged", lock.File{}.WithClock(muchLater), claim(bare, nil), lock.StateHeld, lock.EvidenceBeganBefore},
+		{"... by its own file's rules alone", lock.File{}.WithClock(muchLater), claim(bare, func(c *lock.LockInfo) { c.Nonce, c.RenewedAt = "", old }), lock.StateHeld, lock.EvidenceBeganBefore},
+		{"bare pid of one who began after", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = young }), lock.StateUnknown, lock.EvidencePIDExists},
+		{"... aged", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateDead, lock.EvidenceAged},
+		{"... aged, by a caller who waits longer", lock.File{StaleAfter: 1e6 * time.Hour}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.EvidencePIDExists},
+		{"... aged, age never counts", lock.File{StaleAfter: never}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.EvidencePIDExists},
 		{"... aged, by a field that is none of its program's", lock.File{}, func(t *testing.T, path string) {
 			putFile(t, path, fmt.Appendf(nil, `{"pid":%d,"created_at":%q,"renewed_at":%q}`, bare.PID, old.Format(time.RFC3339), time.Now().Format(time.RFC3339)), time.Time{})
-		}, lock.StateDead, lock.Aged},
-		{"elsewhere, aged but renewed", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = old, time.Now() }), lock.StateUnknown, lock.ForeignHost},
-		{"elsewhere, renewed before it was created counts from the creation", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.RenewedAt = old }), lock.StateUnknown, lock.ForeignHost},
-		{"elsewhere, not renewed for its own span", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = time.Now().Add(-time.Minute), time.Second }), lock.StateDead, lock.Aged},
-		{"elsewhere, not renewed for ours, but its own is longer", lock.File{StaleAfter: time.Hour}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1e6*time.Hour }), lock.StateUnknown, lock.ForeignHost},
-		{"elsewhere, of one who never ages", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, -1 }), lock.StateUnknown, lock.ForeignHost},
-		{"elsewhere, its span over, but age never counts", lock.File{StaleAfter: never}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1 }), lock.StateUnknown, lock.ForeignHost},
-		{"ours, without boot and namespace", lock.File{StaleAfter: never}, claim(nobody, func(c *lock.LockInfo) { c.Nonce = "X" }), lock.StateUnknown, lock.ForeignHost},
-		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID, c.KernelLock = "another", "other:1:2" }), lock.StateDead, lock.MachineRestarted},
-		{"another machine of this name, maker did not trust", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.ForeignHost},
-		{"foreign host", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.BootID, c.Hostname = "another", "elsewhere" }), lock.StateUnknown, lock.ForeignHost},
-		{"foreign host, without a boot id", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateUnknown, lock.ForeignHost},
-		{"foreign host, aged", lock.File{}, claim(self, func(c *lock.LockInfo) { c.BootID, c.Hostname, c.CreatedAt = "another", "elsewhere", old }), lock.StateDead, lock.Aged},
-		{"foreign host, its kernel lock free", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.PIDNamespace, c.KernelLock = "elsewhere", 1, "own" }), lock.StateDead, lock.KernelLockFree},
-		{"foreign host, its kernel lock free, the volume attached here since", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.BootID, c.KernelLock = "elsewhere", "another", "moved" }), lock.StateDead, lock.KernelLockFree},
-		{"foreign host, renewed within that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(1900 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateUnknown, lock.ForeignHost},
-		{"foreign host, renewed before that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(2100 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateDead, lock.Aged},
-		{"this boot under another host name is here", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateHeld, lock.SameProcess},
-		{"foreign pid namespace", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace = 1 }), lock.StateUnknown, lock.ForeignNamespace},
-		{"foreign pid namespace, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.CreatedAt = 1, old }), lock.StateDead, lock.Aged},
-		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "other:1:2", old }), lock.StateUnknown, lock.ForeignNamespace},
-		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, marked), lock.StateDead, lock.Incomplete},
-		{"incomplete, empty", lock.File{StaleAfter: never}, content("", time.Time{}, marked), lock.StateDead, lock.Incomplete},
-		{"marked, and not ours", lock.File{StaleAfter: never}, content("a letter", time.Time{}, marked), lock.StateUnknown, lock.Unreadable},
-		{"marked, and not ours, nobody said that age counts", lock.File{}, content("a letter", longAgo, marked), lock.StateUnknown, lock.NotALockFile},
-		{"unreadable", lock.File{StaleAfter: time.Hour}, content("{}", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
-		{"unreadable, aged", lock.File{StaleAfter: time.Hour}.WithClock(later), content("{}", time.Time{}, plain), lock.StateDead, lock.Aged},
-		{"unreadable, written before any boot", lock.File{StaleAfter: 1e6 * time.Hour}, content("{}", longAgo, plain), lock.StateUnknown, lock.Unreadable},
-		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, plain), lock.StateUnknown, lock.NotALockFile},
-		{"empty", lock.File{}, content("", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
-		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, plain), lock.StateUnknown, lock.Unreadable},
-		{"NULs, just written", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), lock.StateUnknown, lock.Unreadable},
-		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", longAgo, plain), lock.StateDead, lock.PowerLost},
-		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, plain), lock.StateDead, lock.Aged},
-		{"claims of fallback mode are judged alike", lock.File{}.WithoutKernelLock(), claim(self, nil), lock.StateHeld, lock.SameProcess},
-		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), lock.StateDead, lock.PIDReused},
+		}, lock.StateDead, lock.EvidenceAged},
+		{"elsewhere, aged but renewed", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = old, time.Now() }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"elsewhere, renewed before it was created counts from the creation", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.RenewedAt = old }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"elsewhere, not renewed for its own span", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = time.Now().Add(-time.Minute), time.Second }), lock.StateDead, lock.EvidenceAged},
+		{"elsewhere, not renewed for ours, but its own is longer", lock.File{StaleAfter: time.Hour}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1e6*time.Hour }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"elsewhere, of one who never ages", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, -1 }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"elsewhere, its span over, but age never counts", lock.File{StaleAfter: never}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1 }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"ours, without boot and namespace", lock.File{StaleAfter: never}, claim(nobody, func(c *lock.LockInfo) { c.Nonce = "X" }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID, c.KernelLock = "another", "other:1:2" }), lock.StateDead, lock.EvidenceMachineRestarted},
+		{"another machine of this name, maker did not trust", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"foreign host", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.BootID, c.Hostname = "another", "elsewhere" }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"foreign host, without a boot id", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"foreign host, aged", lock.File{}, claim(self, func(c *lock.LockInfo) { c.BootID, c.Hostname, c.CreatedAt = "another", "elsewhere", old }), lock.StateDead, lock.EvidenceAged},
+		{"foreign host, its kernel lock free", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.PIDNamespace, c.KernelLock = "elsewhere", 1, "own" }), lock.StateDead, lock.EvidenceKernelLockFree},
+		{"foreign host, its kernel lock free, the volume attached here since", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.BootID, c.KernelLock = "elsewhere", "another", "moved" }), lock.StateDead, lock.EvidenceKernelLockFree},
+		{"foreign host, renewed within that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(1900 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"foreign host, renewed before that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(2100 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateDead, lock.EvidenceAged},
+		{"this boot under another host name is here", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateHeld, lock.EvidenceSameProcess},
+		{"foreign pid namespace", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace = 1 }), lock.StateUnknown, lock.EvidenceForeignNamespace},
+		{"foreign pid namespace, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.CreatedAt = 1, old }), lock.StateDead, lock.EvidenceAged},
+		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "other:1:2", old }), lock.StateUnknown, lock.EvidenceForeignNamespace},
+		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, marked), lock.StateDead, lock.EvidenceIncomplete},
+		{"incomplete, empty", lock.File{StaleAfter: never}, content("", time.Time{}, marked), lock.StateDead, lock.EvidenceIncomplete},
+		{"marked, and not ours", lock.File{StaleAfter: never}, content("a letter", time.Time{}, marked), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"marked, and not ours, nobody said that age counts", lock.File{}, content("a letter", longAgo, marked), lock.StateUnknown, lock.EvidenceNotALockFile},
+		{"unreadable", lock.File{StaleAfter: time.Hour}, content("{}", time.Time{}, plain), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"unreadable, aged", lock.File{StaleAfter: time.Hour}.WithClock(later), content("{}", time.Time{}, plain), lock.StateDead, lock.EvidenceAged},
+		{"unreadable, written before any boot", lock.File{StaleAfter: 1e6 * time.Hour}, content("{}", longAgo, plain), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, plain), lock.StateUnknown, lock.EvidenceNotALockFile},
+		{"empty", lock.File{}, content("", time.Time{}, plain), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, plain), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"NULs, just written", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", longAgo, plain), lock.StateDead, lock.EvidencePowerLost},
+		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, plain), lock.StateDead, lock.EvidenceAged},
+		{"claims of fallback mode are judged alike", lock.File{}.WithoutKernelLock(), claim(self, nil), lock.StateHeld, lock.EvidenceSameProcess},
+		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), lock.StateDead, lock.EvidencePIDReused},
 		{"fallback, the mark taken away by a hand", lock.File{}.WithoutKernelLock(), func(t *testing.T, path string) {
 			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
 			if err := os.Chmod(path, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, lock.StateHeld, lock.SameProcess},
-		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.ForeignHost},
-		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), lock.StateUnknown, lock.Unreadable},
-		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, plain), lock.StateUnknown, lock.Unreadable},
-		{"fallback, a readers' claim", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateHeld, lock.SameProcess},
+		}, lock.StateHeld, lock.EvidenceSameProcess},
+		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.EvidenceForeignHost},
+		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, plain), lock.StateUnknown, lock.EvidenceUnreadable},
+		{"fallback, a readers' claim", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateHeld, lock.EvidenceSameProcess},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			switch {
-			case test.evidence == lock.Incomplete, test.name == "this process, its mark taken away":
+			case test.evidence == lock.EvidenceIncomplete, test.name == "this process, its mark taken away":
 				needsMarks(t)
-			case test.evidence == lock.PowerLost:
+			case test.evidence == lock.EvidencePowerLost:
 				needsLeases(t)
 			}
 			dir := t.TempDir()
@@ -200,11 +200,11 @@ func TestEvidence_OnDisk(t *testing.T) {
 				return
 			}
 			l := asLocked(t, err)
-			if l.Evidence != test.evidence || string(l.Verdict) != map[lock.State]string{lock.StateHeld: "alive", lock.StateUnknown: "unknown"}[test.state] {
-				t.Errorf("TryAcquire: %s, %q; want %s, %q", l.Verdict, l.Evidence, test.state, test.evidence)
+			if l.Evidence != test.evidence || l.State != test.state {
+				t.Errorf("TryAcquire: %s, %q; want %s, %q", l.State, l.Evidence, test.state, test.evidence)
 			}
-			if (l.Info == nil) != (status.Holder == nil) {
-				t.Errorf("holder is %v for TryAcquire, %v for Inspect", l.Info, status.Holder)
+			if (l.Info == nil) != (status.Info == nil) {
+				t.Errorf("holder is %v for TryAcquire, %v for Inspect", l.Info, status.Info)
 			}
 			sameTree(t, beforeAcquire, treeState(t, dir, "lock.flock"))
 		})
@@ -219,7 +219,7 @@ func mark(t *testing.T, path string) {
 	}
 }
 
-// TestInspect_WhileHeld: the verdict is alive, evidence the kernel lock, and
+// TestInspect_WhileHeld: the state is held, the evidence the kernel lock, and
 // looking disturbs nobody.
 func TestInspect_WhileHeld(t *testing.T) {
 	dir := t.TempDir()
@@ -230,14 +230,14 @@ func TestInspect_WhileHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status.State != lock.StateHeld || status.Evidence != lock.KernelLockHeld || status.Holder == nil || status.Holder.Cmd != "work" {
+	if status.State != lock.StateHeld || status.Evidence != lock.EvidenceKernelLockHeld || status.Info == nil || status.Info.Cmd != "work" {
 		t.Errorf("status is %+v", status)
 	}
 	sameTree(t, before, treeState(t, dir))
 	letGo(t, held)
 
 	before = treeState(t, dir)
-	if status, err = file.Inspect(context.Background()); err != nil || status.State != lock.StateFree || status.Holder != nil {
+	if status, err = file.Inspect(context.Background()); err != nil || status.State != lock.StateFree || status.Info != nil {
 		t.Errorf("after Release: %+v, %v", status, err)
 	}
 	sameTree(t, before, treeState(t, dir))

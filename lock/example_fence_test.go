@@ -32,7 +32,7 @@ func (a *account) write(balance int, fence int64) error {
 
 // A lock can't stop who goes on writing after it was lost. The database can: it refuses
 // who has a smaller fence than it has seen.
-func ExampleHeld_Fence() {
+func ExampleFileHold_Fence() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)

@@ -197,8 +197,8 @@ func ExampleFile_Inspect() {
 		log.Fatal(err)
 	}
 	fmt.Println(status.State)
-	if status.Holder != nil { // they are known
-		fmt.Println("by", status.Holder.Cmd)
+	if status.Info != nil { // they are known
+		fmt.Println("by", status.Info.Cmd)
 	}
 
 	if err := held.Release(); err != nil {

@@ -56,7 +56,7 @@ func FactNames() (names []string) {
 }
 
 // Judge is the ladder of evidence.
-func Judge(f Facts) (Verdict, Evidence) {
+func Judge(f Facts) (State, Evidence) {
 	return judge(facts{
 		kernel: f.Kernel, trusted: f.Trusted, content: f.Content, origin: f.Origin, process: f.Process,
 		marked: f.Marked, nuls: f.NULs, released: f.Released, began: f.Began, underLock: f.UnderLock,

@@ -39,7 +39,7 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 	if claim := getClaim(t, file.Path); claim.KernelLock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
 		t.Errorf("claim is %+v", claim)
 	}
-	if l := notHad(t, file); l.Verdict != lock.Alive || l.Evidence != lock.SameProcess || l.Info == nil || l.Path != file.Path {
+	if l := notHad(t, file); l.State != lock.StateHeld || l.Evidence != lock.EvidenceSameProcess || l.Info == nil || l.Path != file.Path {
 		t.Errorf("%+v", l)
 	}
 	if got := names(t, filepath.Dir(file.Path)); got != "lock" {
@@ -57,13 +57,13 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
-	if l := notHad(t, withKernelLock(file)); l.Evidence != lock.SameProcess {
+	if l := notHad(t, withKernelLock(file)); l.Evidence != lock.EvidenceSameProcess {
 		t.Errorf("%q", l.Evidence)
 	}
 	letGo(t, held)
 
 	held = tryHold(t, withKernelLock(file))
-	if l := notHad(t, file); l.Evidence != lock.SameProcess {
+	if l := notHad(t, file); l.Evidence != lock.EvidenceSameProcess {
 		t.Errorf("%q", l.Evidence)
 	}
 	letGo(t, held)
@@ -307,7 +307,7 @@ func TestFallback_AcquireWaits(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	type result struct {
-		held *lock.Held
+		held *lock.FileHold
 		err  error
 	}
 	results := make(chan result)
@@ -373,7 +373,7 @@ func TestFallback_GivesUpCleanly(t *testing.T) {
 func TestFallback_RequireKernelLock(t *testing.T) {
 	file := fallbackFile(t)
 	file.RequireKernelLock = true
-	for name, acquire := range map[string]func(context.Context) (*lock.Held, error){
+	for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
 		"TryAcquire": file.TryAcquire,
 		"Acquire":    file.Acquire,
 	} {
@@ -421,7 +421,7 @@ func TestFallback_ForeignHost(t *testing.T) {
 			putClaim(t, file.Path, claim)
 			if !test.dead {
 				before := treeState(t, filepath.Dir(file.Path))
-				if l := notHad(t, file); l.Evidence != lock.ForeignHost {
+				if l := notHad(t, file); l.Evidence != lock.EvidenceForeignHost {
 					t.Errorf("%q", l.Evidence)
 				}
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))

@@ -24,11 +24,11 @@ const (
 // has seen can so refuse a writer who no longer holds the lock.
 //
 // It is max(previous + 1, Unix nanoseconds), kept in the sibling: a lost sibling,
-// or a clock set back, does not rewind it (both together may). One Held always
+// or a clock set back, does not rewind it (both together may). One FileHold always
 // gives the same number. On error no number has been given, and asking again is
 // allowed. After Release there is none, unless it was asked for before; who has lost the
 // lock gets ErrLost. A shared lock has no fence (errors.ErrUnsupported).
-func (h *Held) Fence() (int64, error) {
+func (h *FileHold) Fence() (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fence != 0 {

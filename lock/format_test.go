@@ -133,11 +133,11 @@ func TestFile_Parse(t *testing.T) {
 		evidence      lock.Evidence // "": taken over
 	}{
 		{"dead", `{"owner":"other",` + gone + `}`, ""},
-		{"no owner, dead", `{"created_at":"2020-01-02T03:04:05Z",` + gone + `}`, lock.NotALockFile},
-		{"no pid", `{"owner":"other","when":"2020-01-02T03:04:05Z"}`, lock.NotALockFile},
-		{"no time", `{"owner":"other","pid":2147483646}`, lock.NotALockFile},
-		{"empty", ``, lock.NotALockFile},
-		{"garbage", `{"pid":`, lock.NotALockFile},
+		{"no owner, dead", `{"created_at":"2020-01-02T03:04:05Z",` + gone + `}`, lock.EvidenceNotALockFile},
+		{"no pid", `{"owner":"other","when":"2020-01-02T03:04:05Z"}`, lock.EvidenceNotALockFile},
+		{"no time", `{"owner":"other","pid":2147483646}`, lock.EvidenceNotALockFile},
+		{"empty", ``, lock.EvidenceNotALockFile},
+		{"garbage", `{"pid":`, lock.EvidenceNotALockFile},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := signed(t, "me")

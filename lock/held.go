@@ -7,17 +7,17 @@ import (
 )
 
 // holds is every lock that this process holds. It keeps them reachable: a lock
-// whose Held the caller dropped stays locked until the process ends, rather than
+// whose FileHold the caller dropped stays locked until the process ends, rather than
 // be let go by the garbage collector at a time of its choosing. Guarded by
 // holdsMu.
 var (
 	holdsMu sync.Mutex
-	holds   = map[*Held]struct{}{}
+	holds   = map[*FileHold]struct{}{}
 )
 
-// Held is a lock that is held. Its methods may be called by several goroutines
+// FileHold is a lock that is held. Its methods may be called by several goroutines
 // at once.
-type Held struct {
+type FileHold struct {
 	attempt *attempt
 	own     *ownFile
 	since   time.Time
@@ -33,12 +33,12 @@ type Held struct {
 	fence    int64 // 0: not asked for yet
 }
 
-// hold makes an attempt that has the lock a Held, and tells the Observer. If that panics,
+// hold makes an attempt that has the lock a FileHold, and tells the Observer. If that panics,
 // the lock is released.
-func (a *attempt) hold(own *ownFile) *Held {
+func (a *attempt) hold(own *ownFile) *FileHold {
 	a.clearMarkers(context.Background())
 	now := time.Now()
-	h := &Held{since: now, attempt: a, own: own}
+	h := &FileHold{since: now, attempt: a, own: own}
 	h.tie = NewTie(h, h.is)
 	holdsMu.Lock()
 	holds[h] = struct{}{}
@@ -54,32 +54,32 @@ func (a *attempt) hold(own *ownFile) *Held {
 		}
 	}()
 	if dead := a.reclaimed; dead != nil && (dead.Info == nil || dead.Info.Mode != modeShared) { // readers may just have left
-		a.observe(Event{Kind: Reclaimed, Holder: dead.Info, Evidence: dead.Evidence})
+		a.observe(Event{Kind: EventReclaimed, Info: dead.Info, Evidence: dead.Evidence})
 	}
-	a.observe(Event{Kind: Acquired, Duration: now.Sub(a.begun)})
+	a.observe(Event{Kind: EventAcquired, Duration: now.Sub(a.begun)})
 	told = true
 	return h
 }
 
 // Info returns the claim that is in the lock file; for one of several readers, what it
 // would be had this one written it.
-func (h *Held) Info() LockInfo {
+func (h *FileHold) Info() LockInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.own.claim
 }
 
 // Path returns the lock file, as an absolute path.
-func (h *Held) Path() string { return h.attempt.file.Path }
+func (h *FileHold) Path() string { return h.attempt.file.Path }
 
 // Lost is closed when the lock is found to be no longer ours. Where the kernel
 // lock is trustworthy, only a hand that removes the lock file can bring that
 // about, and Release finds it. In fallback mode, and on filesystems that are not
 // trusted, the holder looks while it holds.
-func (h *Held) Lost() <-chan struct{} { return h.tie.Lost() }
+func (h *FileHold) Lost() <-chan struct{} { return h.tie.Lost() }
 
 // check returns ErrLost if the lock is no longer ours.
-func (h *Held) check() error {
+func (h *FileHold) check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isLost {
@@ -89,16 +89,16 @@ func (h *Held) check() error {
 }
 
 // lose makes the loss known. The caller has h.mu.
-func (h *Held) lose() {
+func (h *FileHold) lose() {
 	if !h.isLost {
 		h.isLost = true
 		h.tie.Lose(pathError("hold", h.Path(), ErrLost))
-		h.attempt.observe(Event{Kind: Lost, Duration: time.Since(h.since)})
+		h.attempt.observe(Event{Kind: EventLost, Duration: time.Since(h.since)})
 	}
 }
 
 // end forgets the lock. The caller has h.mu.
-func (h *Held) end() {
+func (h *FileHold) end() {
 	h.over = true
 	h.tie.End()
 	if h.stop != nil {

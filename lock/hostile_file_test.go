@@ -32,11 +32,11 @@ func TestHostile_LockPath(t *testing.T) {
 					file = in(file)
 					untouched(t, dir, func() {
 						_, err := file.TryAcquire(context.Background())
-						if l := asLocked(t, err); l.Evidence != lock.NotALockFile || l.Info != nil || l.Path != path {
+						if l := asLocked(t, err); l.Evidence != lock.EvidenceNotALockFile || l.Info != nil || l.Path != path {
 							t.Errorf("TryAcquire: %+v", l)
 						}
 						status, err := file.Inspect(context.Background())
-						if err != nil || status.State != lock.StateUnknown || status.Evidence != lock.NotALockFile {
+						if err != nil || status.State != lock.StateUnknown || status.Evidence != lock.EvidenceNotALockFile {
 							t.Errorf("Inspect: %+v, %v", status, err)
 						}
 						_, err = file.Break(context.Background())
@@ -75,7 +75,7 @@ func TestHostile_HugeFile(t *testing.T) {
 			for _, file := range []lock.File{{Path: path}, {Path: path, StaleAfter: time.Hour}} {
 				untouched(t, dir, func() {
 					_, err := in(file).TryAcquire(context.Background())
-					if l := asLocked(t, err); l.Evidence != lock.NotALockFile {
+					if l := asLocked(t, err); l.Evidence != lock.EvidenceNotALockFile {
 						t.Errorf("%+v", l)
 					}
 				})
@@ -125,11 +125,11 @@ func TestHostile_Content(t *testing.T) {
 					file = in(file.WithPIDAlive(func(int) bool { return false }))
 					untouched(t, dir, func() {
 						_, err := file.TryAcquire(context.Background())
-						if l := asLocked(t, err); l.Verdict != lock.Unknown || l.Info != nil {
+						if l := asLocked(t, err); l.State != lock.StateUnknown || l.Info != nil {
 							t.Errorf("%+v", l)
 						}
 						status, err := file.Inspect(context.Background())
-						if err != nil || status.State != lock.StateUnknown || status.Holder != nil {
+						if err != nil || status.State != lock.StateUnknown || status.Info != nil {
 							t.Errorf("%+v, %v", status, err)
 						}
 					})
@@ -162,7 +162,7 @@ func TestHostile_DataByMistake(t *testing.T) {
 				file := in(lock.File{Path: path})
 				untouched(t, dir, func() {
 					_, err := file.TryAcquire(context.Background())
-					if l := asLocked(t, err); l.Evidence != lock.NotALockFile || l.Info != nil {
+					if l := asLocked(t, err); l.Evidence != lock.EvidenceNotALockFile || l.Info != nil {
 						t.Errorf("%+v", l)
 					}
 					ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)

@@ -130,10 +130,10 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		if first.KernelLock != "" || first.RenewedAt.IsZero() {
 			t.Errorf("claim is %+v", first)
 		}
-		if l := notHad(t, file); l.Evidence != lock.KernelLockHeld {
+		if l := notHad(t, file); l.Evidence != lock.EvidenceKernelLockHeld {
 			t.Errorf("%q", l.Evidence)
 		}
-		if l := notHad(t, file.WithoutKernelLock()); l.Evidence != lock.SameProcess {
+		if l := notHad(t, file.WithoutKernelLock()); l.Evidence != lock.EvidenceSameProcess {
 			t.Errorf("%q", l.Evidence)
 		}
 		eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
@@ -160,13 +160,13 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		name     string
 		base     lock.LockInfo
 		change   func(*lock.LockInfo)
-		evidence lock.Evidence // of a dead holder if it is a verdict of death
+		evidence lock.Evidence // of a dead holder, if it is of StateDead
 	}{
-		{"a free kernel lock proves nothing", self, func(c *lock.LockInfo) { c.PIDNamespace = 1 }, lock.ForeignNamespace},
-		{"with the process gone it does", dead, nil, lock.PIDReused},
-		{"an earlier boot may be another machine's", self, func(c *lock.LockInfo) { c.BootID = "another" }, lock.ForeignHost},
-		{"age", self, func(c *lock.LockInfo) { c.BootID, c.CreatedAt = "another", time.Now().Add(-3*time.Hour) }, lock.Aged},
-		{"a bare pid may be another machine's", lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()}, nil, lock.ForeignHost},
+		{"a free kernel lock proves nothing", self, func(c *lock.LockInfo) { c.PIDNamespace = 1 }, lock.EvidenceForeignNamespace},
+		{"with the process gone it does", dead, nil, lock.EvidencePIDReused},
+		{"an earlier boot may be another machine's", self, func(c *lock.LockInfo) { c.BootID = "another" }, lock.EvidenceForeignHost},
+		{"age", self, func(c *lock.LockInfo) { c.BootID, c.CreatedAt = "another", time.Now().Add(-3*time.Hour) }, lock.EvidenceAged},
+		{"a bare pid may be another machine's", lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()}, nil, lock.EvidenceForeignHost},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := path(strings.ReplaceAll(test.name, " ", "-"))
@@ -180,7 +180,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 			if err != nil || status.Evidence != test.evidence {
 				t.Errorf("Inspect: %+v, %v; want %q", status, err, test.evidence)
 			}
-			if verdictOf[test.evidence] == lock.Dead {
+			if stateOf[test.evidence] == lock.StateDead {
 				letGo(t, tryHold(t, file))
 			} else if l := notHad(t, file); l.Evidence != test.evidence {
 				t.Errorf("%q, want %q", l.Evidence, test.evidence)
@@ -192,7 +192,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		file := path("incomplete")
 		putFile(t, file.Path, nil, time.Time{})
 		mark(t, file.Path)
-		if l := notHad(t, file); l.Evidence != lock.Unreadable {
+		if l := notHad(t, file); l.Evidence != lock.EvidenceUnreadable {
 			t.Errorf("%q", l.Evidence)
 		}
 	})

@@ -84,7 +84,7 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			// It can't be taken over either, as long as nobody may write the folder; and
 			// nobody is said to have it.
 			wantSystemError(t, get(t, waiter).err, fs.ErrPermission)
-			if s, err := file.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.SaysReleased {
+			if s, err := file.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
 				t.Errorf("%+v, %v", s, err)
 			}
 			chmod(t, dir, 0o700)
@@ -133,10 +133,10 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l := notHad(t, f); l.Verdict != lock.Unknown || l.Evidence != lock.NotPermitted || l.Info != nil {
+			if l := notHad(t, f); l.State != lock.StateUnknown || l.Evidence != lock.EvidenceNotPermitted || l.Info != nil {
 				t.Errorf("%+v", l)
 			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateUnknown || s.Evidence != lock.NotPermitted {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateUnknown || s.Evidence != lock.EvidenceNotPermitted {
 				t.Errorf("%+v, %v", s, err)
 			}
 			if after, err := os.Lstat(file.Path); err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {

@@ -101,7 +101,7 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 	})
 	t.Run("by somebody who has the lock now", func(t *testing.T) {
 		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
-		var quick *lock.Held
+		var quick *lock.FileHold
 		slow := file.Park(func(step string) {
 			if step == lock.StepSiblingLocked && quick == nil {
 				replace(file.Path + ".flock")
@@ -160,7 +160,7 @@ func TestHostile_Marker(t *testing.T) {
 				} {
 					untouched(t, dir, func() {
 						_, err := in(file).TryAcquire(context.Background())
-						if l := asLocked(t, err); l.Evidence != lock.BeingReclaimed || l.Path != path {
+						if l := asLocked(t, err); l.Evidence != lock.EvidenceBeingReclaimed || l.Path != path {
 							t.Errorf("%+v", l)
 						}
 					})

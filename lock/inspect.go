@@ -11,29 +11,16 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// State is what Inspect finds a lock to be.
-type State string
-
-const (
-	StateFree    State = "free"    // nobody has it
-	StateHeld    State = "held"    // its holder is alive
-	StateDead    State = "dead"    // its holder is dead; acquiring takes it over
-	StateUnknown State = "unknown" // it can't be told; acquiring treats it as held
-)
-
-// NoLockFile is the evidence for StateFree.
-const NoLockFile Evidence = "no lock file"
-
 // Status is one look at a lock.
 type Status struct {
 	Path     string    `json:"path"`
 	State    State     `json:"state"`
 	Evidence Evidence  `json:"evidence"`
-	Holder   *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or has left
+	Info     *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or has left
 
 	// Shared says that it is readers who have the lock. Processes is who that is, one
 	// for each, by the kernel's list (Linux), as far as that tells. For an exclusive
-	// holder it is set only if Holder is nil.
+	// holder it is set only if Info is nil.
 	Shared    bool      `json:"shared,omitempty"`
 	Processes []Process `json:"processes,omitempty"`
 	// Waiters is who waits for the lock, in the order of the queue: one for each
@@ -50,7 +37,7 @@ func (f File) Inspect(ctx context.Context) (Status, error) {
 	if errors.Is(err, fs.ErrNotExist) && f.isOfDir() {
 		// Nobody has acquired anything in that space yet.
 		path, err := absolute(f.Path)
-		return Status{Path: path, State: StateFree, Evidence: NoLockFile}, err
+		return Status{Path: path, State: StateFree, Evidence: EvidenceNoLockFile}, err
 	} else if err != nil {
 		return Status{}, err
 	}
@@ -83,11 +70,11 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 		// Who has the sibling's lock is on the way in, or out; or their lock file was
 		// removed, by a hand; or they know no other lock (flock(1)).
 		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && locks.Held(sibling) {
-			s.State, s.Evidence = StateHeld, KernelLockHeld
+			s.State, s.Evidence = StateHeld, EvidenceKernelLockHeld
 			_, _, s.Processes = p.whoHas(nil, &locks)
 			return s, true, nil
 		}
-		s.State, s.Evidence = StateFree, NoLockFile
+		s.State, s.Evidence = StateFree, EvidenceNoLockFile
 		return s, false, nil
 	} else if err != nil {
 		return s, false, pathError("inspect", p.file.Path, err)
@@ -97,20 +84,17 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 	if err != nil {
 		return s, false, fmt.Errorf("lock: %w", err)
 	}
-	verdict, evidence := p.judge(ctx, f, kernel)
-	s.Evidence, s.Holder = evidence, f.holder()
-	switch verdict {
-	case Alive:
-		s.State = StateHeld
-		if evidence == KernelLockHeld {
-			s.Holder, s.Shared, s.Processes = p.whoHas(f, &locks)
-			return s, s.Holder == nil && !s.Shared, nil
+	s.State, s.Evidence = p.judge(ctx, f, kernel)
+	s.Info = f.holder()
+	switch s.State {
+	case StateHeld:
+		if s.Evidence == EvidenceKernelLockHeld {
+			s.Info, s.Shared, s.Processes = p.whoHas(f, &locks)
+			return s, s.Info == nil && !s.Shared, nil
 		}
-	case Dead:
-		s.State = StateDead
+	case StateDead:
 		p.inspectMarker(ctx, locks, &s)
-	case Unknown:
-		s.State = StateUnknown
+	case StateUnknown:
 		passing = f.info.Marked() && f.content == contentNone
 	}
 	return s, passing, nil
@@ -128,14 +112,11 @@ func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s
 	if err != nil {
 		return
 	}
-	verdict, _ := p.judge(ctx, m, kernel)
-	if verdict == Dead || p.isAbandoned(m) {
+	state, _ := p.judge(ctx, m, kernel)
+	if state == StateDead || p.isAbandoned(m) {
 		return
 	}
-	s.State, s.Evidence, s.Holder = StateUnknown, BeingReclaimed, m.holder()
-	if verdict == Alive {
-		s.State = StateHeld
-	}
+	s.State, s.Evidence, s.Info = state, EvidenceBeingReclaimed, m.holder()
 }
 
 // peek tells whether someone has the own lock of a file. Where the system's list does not

@@ -36,7 +36,7 @@ func TestLinked(t *testing.T) {
 			}
 			removeSibling(t, f.Path)
 			second := tryHold(t, f)
-			first.do("go", "locked: "+string(lock.KernelLockHeld))
+			first.do("go", "locked: "+string(lock.EvidenceKernelLockHeld))
 			letGo(t, second)
 			first.do("try", "held")
 			first.do("release", "released")
@@ -80,7 +80,7 @@ func TestLinkedBack(t *testing.T) {
 			if err := test.after(f.Path); err != nil {
 				t.Fatal(err)
 			}
-			if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.SaysReleased {
+			if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
 				t.Errorf("%s, %s", s.State, s.Evidence)
 			}
 			letGo(t, tryHold(t, f))
@@ -92,7 +92,7 @@ func TestLinkedBack(t *testing.T) {
 // just made leaves nothing.
 func TestCancelledAtALook(t *testing.T) {
 	needsMarks(t)
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
 		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestReaderMeetsOthersReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.TryAcquireShared(t.Context()); asLocked(t, err).Evidence != lock.KernelLockHeld {
+	if _, err := f.TryAcquireShared(t.Context()); asLocked(t, err).Evidence != lock.EvidenceKernelLockHeld {
 		t.Error(err)
 	}
 	reader := beginShared(t, f)
@@ -197,7 +197,7 @@ func TestBreakForce_Alive(t *testing.T) {
 	nonce := getClaim(t, path).Nonce
 	for name, f := range map[string]lock.File{"fallback": lock.File{Path: path}.WithoutKernelLock(), "free": {Path: path}} {
 		untouched(t, filepath.Dir(path), func() {
-			if _, err := f.BreakForce(t.Context(), nonce); asLocked(t, err).Evidence != lock.SameProcess {
+			if _, err := f.BreakForce(t.Context(), nonce); asLocked(t, err).Evidence != lock.EvidenceSameProcess {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -209,12 +209,12 @@ func TestBreakForce_Alive(t *testing.T) {
 		t.Fatal(err)
 	}
 	putFile(t, path, data, time.Time{})
-	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != lock.BeganBefore {
+	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != lock.EvidenceBeganBefore {
 		t.Error(err)
 	}
 	// Nor is a claim without a nonce to be broken by one that is empty.
 	putFile(t, path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z","hostname":"elsewhere"}`), time.Time{})
-	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), ""); asLocked(t, err).Evidence != lock.OtherNonce {
+	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), ""); asLocked(t, err).Evidence != lock.EvidenceOtherNonce {
 		t.Error(err)
 	}
 }
@@ -229,7 +229,7 @@ func TestNotPowerLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := asLocked(t, tryErr(t, f)); l.Evidence != lock.Unreadable {
+	if l := asLocked(t, tryErr(t, f)); l.Evidence != lock.EvidenceUnreadable {
 		t.Error(l)
 	}
 	if err := theirs.Close(); err != nil {
@@ -279,7 +279,7 @@ func TestStuck_WithBoth(t *testing.T) {
 			if mode == "shared" {
 				acquire = f.AcquireShared
 			}
-			held = getHeld(t, begin(t, f, mode == "shared", func() (*lock.Held, error) { return acquire(t.Context()) }))
+			held = getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
 			first.order("go")
 			letGo(t, held)
 			first.expect("held")
@@ -293,7 +293,7 @@ func TestStuck_WithBoth(t *testing.T) {
 func TestStuck_NoThreadLeft(t *testing.T) {
 	needsTurnstile(t)
 	f := queued(t)
-	var others []*lock.Held
+	var others []*lock.FileHold
 	for range lock.MaxParked {
 		other := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 		others = append(others, tryHold(t, other))
@@ -309,7 +309,7 @@ func TestStuck_NoThreadLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
-	for _, mode := range []func(context.Context) (*lock.Held, error){f.TryAcquireShared, f.AcquireShared} {
+	for _, mode := range []func(context.Context) (*lock.FileHold, error){f.TryAcquireShared, f.AcquireShared} {
 		held, err := mode(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -403,7 +403,7 @@ func TestOverlay_HalfAClaim(t *testing.T) {
 			if name == "made underneath" {
 				maker, other = other, maker
 			}
-			var second *lock.Held
+			var second *lock.FileHold
 			first, err := maker.Park(func(step string) {
 				if step == lock.StepChecked {
 					second, _ = other.TryAcquire(t.Context())
@@ -415,7 +415,7 @@ func TestOverlay_HalfAClaim(t *testing.T) {
 			case first == nil && second == nil:
 				t.Error("nobody has it: ", err)
 			}
-			for _, held := range []*lock.Held{first, second} {
+			for _, held := range []*lock.FileHold{first, second} {
 				if held != nil {
 					letGo(t, held)
 				}
@@ -463,7 +463,7 @@ func TestOverlay_MountedAnew(t *testing.T) {
 	mount(t, "tmpfs", "") // takes the device number, as another container's would
 	mountAbove()
 	f := lock.File{Path: path, StaleAfter: -1}
-	if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.KernelLockFree {
+	if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.EvidenceKernelLockFree {
 		t.Errorf("%s, %s", s.State, s.Evidence)
 	}
 	letGo(t, tryHold(t, f))

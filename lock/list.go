@@ -60,7 +60,7 @@ func inspectFound(ctx context.Context, path string, locks platform.KernelLocks) 
 		return s, false, err
 	}
 	s, err = p.inspect(ctx, locks)
-	return s, sibling || s.Holder != nil || s.Evidence == Incomplete, err
+	return s, sibling || s.Info != nil || s.Evidence == EvidenceIncomplete, err
 }
 
 func exists(path string) bool {

@@ -48,7 +48,7 @@ type Hold interface {
 	Release() error
 }
 
-var _ Hold = (*Held)(nil)
+var _ Hold = (*FileHold)(nil)
 
 // Entry is one holder of a lock, or one who waits for it.
 type Entry struct {
@@ -59,8 +59,8 @@ type Entry struct {
 	// State and Evidence are those of Status.
 	State    State    `json:"state"`
 	Evidence Evidence `json:"evidence,omitempty"`
-	// Who is nil when it is not known.
-	Who *LockInfo `json:"who,omitempty"`
+	// Info is the claim of who holds, or waits; nil when it is not known.
+	Info *LockInfo `json:"who,omitempty"`
 	// Activity is what a database says of the session ("active", "idle"), and
 	// QueryStart since when; of a lock file's waiter, since when it waits.
 	Activity   string    `json:"activity,omitempty"`
@@ -71,9 +71,9 @@ type Entry struct {
 
 // Entries are the holders of a lock file, one for each reader, and those who wait for it,
 // one for each process, in the order of the queue. Of a free lock for which nobody waits
-// there are none. Who is nil for those of whom the kernel does not tell the pid.
+// there are none. Info is nil for those of whom the kernel does not tell the pid.
 func (s Status) Entries(key Key) (all []Entry) {
-	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Who: s.Holder}
+	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Info: s.Info}
 	switch {
 	case s.State == StateFree:
 	case len(s.Processes) == 0:
@@ -81,10 +81,10 @@ func (s Status) Entries(key Key) (all []Entry) {
 	default:
 		for _, p := range s.Processes {
 			e := held
-			if s.Holder == nil || s.Holder.PID != p.PID {
-				e.Who = &LockInfo{PID: p.PID, Cmd: p.Cmd}
+			if s.Info == nil || s.Info.PID != p.PID {
+				e.Info = &LockInfo{PID: p.PID, Cmd: p.Cmd}
 				if s.Shared {
-					e.Who.Mode = modeShared
+					e.Info.Mode = modeShared
 				}
 			}
 			all = append(all, e)
@@ -92,14 +92,14 @@ func (s Status) Entries(key Key) (all []Entry) {
 	}
 	var blockers []int
 	for _, e := range all {
-		if e.Who != nil && e.State != StateDead {
-			blockers = append(blockers, e.Who.PID)
+		if e.Info != nil && e.State != StateDead {
+			blockers = append(blockers, e.Info.PID)
 		}
 	}
 	for _, w := range s.Waiters {
-		e := Entry{Key: key, Path: s.Path, State: StateHeld, Evidence: KernelLockHeld, QueryStart: w.Since, BlockedBy: blockers}
+		e := Entry{Key: key, Path: s.Path, State: StateHeld, Evidence: EvidenceKernelLockHeld, QueryStart: w.Since, BlockedBy: blockers}
 		if w.PID > 0 {
-			e.Who = &LockInfo{PID: w.PID, Cmd: w.Cmd}
+			e.Info = &LockInfo{PID: w.PID, Cmd: w.Cmd}
 		}
 		all = append(all, e)
 	}

@@ -122,16 +122,16 @@ const exitGrace = 250 * time.Millisecond
 
 // judge gathers the facts on what was found, and puts them to the ladder. It waits a
 // little for a process that is on its way out, unless ctx is done.
-func (p *place) judge(ctx context.Context, f *found, kernel kernelFact) (Verdict, Evidence) {
+func (p *place) judge(ctx context.Context, f *found, kernel kernelFact) (State, Evidence) {
 	facts := p.facts(f, kernel)
-	v, e := judge(facts)
-	if e == SameProcess && facts.underLock && facts.sameKind && facts.kernel == kernelFree {
+	s, e := judge(facts)
+	if e == EvidenceSameProcess && facts.underLock && facts.sameKind && facts.kernel == kernelFree {
 		// The holder lives, yet its kernel lock is free: it is dying.
 		p.at(stepDying)
 		facts.process = platform.AwaitExit(ctx, f.claim.process(), exitGrace)
-		v, e = judge(facts)
+		s, e = judge(facts)
 	}
-	return v, e
+	return s, e
 }
 
 func (p *place) facts(f *found, kernel kernelFact) facts {

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // holder acquires and releases as it is told, and proves with a second oracle
 // that it is alone: a file that only one can have created.
 func holder(path string, orders *bufio.Scanner) {
-	var held *lock.Held
+	var held *lock.FileHold
 	occupied := path + ".occupied"
 	for orders.Scan() {
 		switch orders.Text() {

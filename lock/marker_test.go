@@ -36,7 +36,7 @@ func TestMarker_OfTheLiving(t *testing.T) {
 				putClaim(t, file.Path, formerClaim(t))
 				put(t, file.Path+".reclaim")
 				before := treeState(t, filepath.Dir(file.Path), "lock.flock")
-				if l := notHad(t, file); l.Path != file.Path || l.Evidence != lock.BeingReclaimed {
+				if l := notHad(t, file); l.Path != file.Path || l.Evidence != lock.EvidenceBeingReclaimed {
 					t.Errorf("locked is %q, %q; want the lock, and the marker as the reason", l.Path, l.Evidence)
 				}
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path), "lock.flock"))
@@ -116,7 +116,7 @@ func TestMarker_RaceForTheDead(t *testing.T) {
 
 				var ready, done sync.WaitGroup
 				gun := make(chan struct{})
-				results := make([]*lock.Held, racers)
+				results := make([]*lock.FileHold, racers)
 				for i := range racers {
 					ready.Add(1)
 					done.Go(func() {
@@ -133,7 +133,7 @@ func TestMarker_RaceForTheDead(t *testing.T) {
 				close(gun)
 				done.Wait()
 
-				var winners []*lock.Held
+				var winners []*lock.FileHold
 				for _, held := range results {
 					if held != nil {
 						winners = append(winners, held)
@@ -165,7 +165,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 	putClaim(t, marker, lock.LockInfo{PID: reclaimer, CreatedAt: old})
 
 	working, goOn := make(chan struct{}), make(chan struct{})
-	results := make(chan *lock.Held, 1)
+	results := make(chan *lock.FileHold, 1)
 	quick := func() {
 		defer close(results)
 		held, err := file.WithPIDAlive(func(int) bool { return false }).Park(func(step string) {
@@ -193,7 +193,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 	if before == nil {
 		t.Fatal("the marker was not judged")
 	}
-	if l.Path != file.Path || l.Evidence != lock.BeingReclaimed {
+	if l.Path != file.Path || l.Evidence != lock.EvidenceBeingReclaimed {
 		t.Errorf("locked is %q, %q", l.Path, l.Evidence)
 	}
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
@@ -214,7 +214,7 @@ func TestMarker_SlowReclaimer(t *testing.T) {
 	file := fallbackFile(t)
 	putClaim(t, file.Path, lock.LockInfo{PID: 999999, CreatedAt: time.Now()})
 	dead := func(int) bool { return false }
-	var quick *lock.Held
+	var quick *lock.FileHold
 	slow := file.WithPIDAlive(func(int) bool {
 		if quick == nil {
 			quick = tryHold(t, file.WithPIDAlive(dead))

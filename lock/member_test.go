@@ -24,7 +24,7 @@ import (
 //	close all                          "closed": it has lost its files, as if it were ending
 //	fallback                           no answer; as on a system without kernel locks from here on
 func member(path string, orders *bufio.Scanner) {
-	var held *lock.Held
+	var held *lock.FileHold
 	f := lock.File{Path: path, Cmd: "member", Observer: sayWaiting{}}
 	ctx := context.Background()
 	for orders.Scan() {
@@ -89,7 +89,7 @@ var closeAll = func(path string) {}
 type sayWaiting struct{}
 
 func (sayWaiting) Observe(e lock.Event) {
-	if e.Kind == lock.Waiting {
+	if e.Kind == lock.EventWaiting {
 		fmt.Println("waiting")
 	}
 }
@@ -102,13 +102,13 @@ func (c *child) kill() {
 
 // outcome is what came of an acquisition.
 type outcome struct {
-	held *lock.Held
+	held *lock.FileHold
 	err  error
 }
 
 // begin starts to acquire in another goroutine, and returns once that one is in
 // the queue.
-func begin(t *testing.T, f lock.File, shared bool, acquire func() (*lock.Held, error)) <-chan outcome {
+func begin(t *testing.T, f lock.File, shared bool, acquire func() (*lock.FileHold, error)) <-chan outcome {
 	t.Helper()
 	before := lock.QueueLen(f, shared)
 	came := make(chan outcome, 1)
@@ -122,7 +122,7 @@ func begin(t *testing.T, f lock.File, shared bool, acquire func() (*lock.Held, e
 
 func beginAcquire(t *testing.T, ctx context.Context, f lock.File) <-chan outcome {
 	t.Helper()
-	return begin(t, f, false, func() (*lock.Held, error) { return f.Acquire(ctx) })
+	return begin(t, f, false, func() (*lock.FileHold, error) { return f.Acquire(ctx) })
 }
 
 // get returns what came, and fails the test if nothing does.
@@ -138,7 +138,7 @@ func get(t *testing.T, came <-chan outcome) outcome {
 }
 
 // getHeld is get for one that must succeed.
-func getHeld(t *testing.T, came <-chan outcome) *lock.Held {
+func getHeld(t *testing.T, came <-chan outcome) *lock.FileHold {
 	t.Helper()
 	o := get(t, came)
 	if o.err != nil {

@@ -29,19 +29,19 @@ var (
 
 func known() lock.ErrLocked {
 	return lock.ErrLocked{
-		Path: "/data/index.json.lock", Verdict: lock.Alive, Evidence: lock.KernelLockHeld, Waited: 5*time.Second + 12*time.Millisecond,
+		Path: "/data/index.json.lock", State: lock.StateHeld, Evidence: lock.EvidenceKernelLockHeld, Waited: 5*time.Second + 12*time.Millisecond,
 		Info: &lock.LockInfo{PID: 4242, Hostname: "box", Cmd: "update", CreatedAt: messageSince},
 	}
 }
 
 func unknown() lock.ErrLocked {
-	return lock.ErrLocked{Path: "/data/index.json.lock", Verdict: lock.Unknown, Evidence: lock.Unreadable, Waited: 40 * time.Millisecond}
+	return lock.ErrLocked{Path: "/data/index.json.lock", State: lock.StateUnknown, Evidence: lock.EvidenceUnreadable, Waited: 40 * time.Millisecond}
 }
 
 // TestUserMessage_Golden: what, how long, who and since when, three things to try.
 func TestUserMessage_Golden(t *testing.T) {
 	foreign := known()
-	foreign.Verdict, foreign.Evidence = lock.Unknown, lock.ForeignHost
+	foreign.State, foreign.Evidence = lock.StateUnknown, lock.EvidenceForeignHost
 	long := known()
 	long.Waited = 31 * time.Second
 	for _, test := range []struct {
@@ -51,7 +51,7 @@ func TestUserMessage_Golden(t *testing.T) {
 	}{
 		{"known holder, with a prefix", "JIT", known().At(messageNow, errTimedOut), `Lock timeout: could not acquire lock on /data/index.json.lock after 5s
 
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago (alive: kernel lock held).
+It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
@@ -59,7 +59,7 @@ Try:
 `},
 		{"known holder, without a prefix", "", known().At(messageNow, errTimedOut), `Lock timeout: could not acquire lock on /data/index.json.lock after 5s
 
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago (alive: kernel lock held).
+It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
@@ -67,7 +67,7 @@ Try:
 `},
 		{"after a long wait", "JIT", long.At(messageNow, errTimedOut), `Lock timeout: could not acquire lock on /data/index.json.lock after 31s
 
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago (alive: kernel lock held).
+It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
@@ -75,7 +75,7 @@ Try:
 `},
 		{"holder on another host", "JIT", foreign.At(messageNow, errTimedOut), `Lock timeout: could not acquire lock on /data/index.json.lock after 5s
 
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago (unknown: claim from another host).
+It may be held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: claim from another host.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: holdfast status /data/index.json.lock
@@ -83,7 +83,7 @@ Try:
 `},
 		{"unknown holder, with a prefix", "JIT", unknown().At(messageNow, errTimedOut), `Lock timeout: could not acquire lock on /data/index.json.lock after 40ms
 
-Nobody is named in it (unknown: claim unreadable).
+Nobody is named in it: claim unreadable.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: holdfast status /data/index.json.lock
@@ -91,7 +91,7 @@ Try:
 `},
 		{"unknown holder, without a prefix", "", unknown().At(messageNow, errTimedOut), `Lock timeout: could not acquire lock on /data/index.json.lock after 40ms
 
-Nobody is named in it (unknown: claim unreadable).
+Nobody is named in it: claim unreadable.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: holdfast status /data/index.json.lock
@@ -99,7 +99,7 @@ Try:
 `},
 		{"no wait", "JIT", known().At(messageNow, nil), `Locked: could not acquire lock on /data/index.json.lock
 
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago (alive: kernel lock held).
+It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
 Try:
   1. Wait a few seconds and retry
   2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
@@ -127,7 +127,7 @@ func TestUserMessage_Real(t *testing.T) {
 	for _, want := range []string{
 		"Lock timeout: could not acquire lock on " + path + " after ",
 		fmt.Sprintf("held by pid %d (\"holder\") on ", other.cmd.Process.Pid),
-		"(alive: kernel lock held)", fmt.Sprintf("ps -p %d", other.cmd.Process.Pid), "JIT_LOCK_TIMEOUT=10",
+		": kernel lock held.", fmt.Sprintf("ps -p %d", other.cmd.Process.Pid), "JIT_LOCK_TIMEOUT=10",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

@@ -7,7 +7,7 @@ import (
 )
 
 // An Observer is told what becomes of locks, for logs and metrics. It is called
-// by the goroutine that acquires or releases (Lost: by the one that found out),
+// by the goroutine that acquires or releases (EventLost: by the one that found out),
 // must not block, and must not use the lock.
 type Observer interface {
 	Observe(Event)
@@ -17,11 +17,11 @@ type Observer interface {
 type EventKind string
 
 const (
-	Waiting   EventKind = "waiting"   // begun to wait; Holder is in the way
-	Acquired  EventKind = "acquired"  // Duration is how long it took
-	Reclaimed EventKind = "reclaimed" // taken over from the dead Holder, on this Evidence
-	Released  EventKind = "released"  // Duration is how long it was held
-	Lost      EventKind = "lost"      // found to be no longer ours, after Duration
+	EventWaiting   EventKind = "waiting"   // begun to wait; Info is of who is in the way
+	EventAcquired  EventKind = "acquired"  // Duration is how long it took
+	EventReclaimed EventKind = "reclaimed" // taken over from the dead holder of Info, on this Evidence
+	EventReleased  EventKind = "released"  // Duration is how long it was held
+	EventLost      EventKind = "lost"      // found to be no longer ours, after Duration
 )
 
 // Event is one thing that happened to one lock.
@@ -29,8 +29,8 @@ type Event struct {
 	Kind     EventKind
 	Path     string
 	Cmd      string
-	Holder   *LockInfo // of Waiting and Reclaimed, if it is known
-	Evidence Evidence  // on Holder
+	Info     *LockInfo // the holder's claim, for EventWaiting and EventReclaimed, if it is known
+	Evidence Evidence  // on that holder
 	Duration time.Duration
 }
 
@@ -42,7 +42,8 @@ func (p *place) observe(e Event) {
 	p.file.Observer.Observe(e)
 }
 
-// SlogObserver returns an Observer that writes to a logger: Reclaimed and Lost as
+// SlogObserver returns an Observer that writes to a logger: EventReclaimed and
+// EventLost as
 // warnings, the others for debugging.
 func SlogObserver(l *slog.Logger) Observer { return slogObserver{l} }
 
@@ -50,7 +51,7 @@ type slogObserver struct{ logger *slog.Logger }
 
 func (o slogObserver) Observe(e Event) {
 	level := slog.LevelDebug
-	if e.Kind == Reclaimed || e.Kind == Lost {
+	if e.Kind == EventReclaimed || e.Kind == EventLost {
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{slog.String("path", e.Path)}
@@ -60,9 +61,9 @@ func (o slogObserver) Observe(e Event) {
 	if e.Duration != 0 {
 		attrs = append(attrs, slog.Duration("duration", e.Duration))
 	}
-	if e.Holder != nil {
-		attrs = append(attrs, slog.Group("holder", slog.Int("pid", e.Holder.PID),
-			slog.String("host", e.Holder.Hostname), slog.String("cmd", e.Holder.Cmd), slog.Time("since", e.Holder.CreatedAt)))
+	if e.Info != nil {
+		attrs = append(attrs, slog.Group("holder", slog.Int("pid", e.Info.PID),
+			slog.String("host", e.Info.Hostname), slog.String("cmd", e.Info.Cmd), slog.Time("since", e.Info.CreatedAt)))
 	}
 	if e.Evidence != "" {
 		attrs = append(attrs, slog.String("evidence", string(e.Evidence)))

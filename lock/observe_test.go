@@ -60,8 +60,8 @@ func told(t *testing.T, f lock.File, seen *recorder, want string) []lock.Event {
 		if e.Path != f.Path || e.Cmd != f.Cmd {
 			t.Errorf("%s: path %q, cmd %q", e.Kind, e.Path, e.Cmd)
 		}
-		if e.Kind != lock.Waiting && e.Kind != lock.Reclaimed && (e.Holder != nil || e.Evidence != "") {
-			t.Errorf("%s names a holder: %+v, %s", e.Kind, e.Holder, e.Evidence)
+		if e.Kind != lock.EventWaiting && e.Kind != lock.EventReclaimed && (e.Info != nil || e.Evidence != "") {
+			t.Errorf("%s names a holder: %+v, %s", e.Kind, e.Info, e.Evidence)
 		}
 	}
 	return seen.all()
@@ -120,9 +120,9 @@ func TestObserver_Contended(t *testing.T) {
 	came := beginAcquire(t, t.Context(), f)
 	eventually(t, "the wait is told", func() bool { return seen.String() != "" })
 	waiting := told(t, f, seen, "waiting l")[0]
-	if waiting.Holder == nil || waiting.Holder.PID != other.cmd.Process.Pid || waiting.Holder.Cmd != "holder" ||
-		waiting.Evidence != lock.KernelLockHeld {
-		t.Errorf("waiting for %+v, %s", waiting.Holder, waiting.Evidence)
+	if waiting.Info == nil || waiting.Info.PID != other.cmd.Process.Pid || waiting.Info.Cmd != "holder" ||
+		waiting.Evidence != lock.EvidenceKernelLockHeld {
+		t.Errorf("waiting for %+v, %s", waiting.Info, waiting.Evidence)
 	}
 	noticed := time.Now()
 	inside := time.Since(noticed)
@@ -148,7 +148,7 @@ func TestObserver_WaitingBehindOwn(t *testing.T) {
 	if err := get(t, second).err; err == nil {
 		t.Fatal("two holders")
 	}
-	if h := told(t, f, seen, "waiting l")[0].Holder; h == nil || h.Nonce != held.Info().Nonce {
+	if h := told(t, f, seen, "waiting l")[0].Info; h == nil || h.Nonce != held.Info().Nonce {
 		t.Errorf("waiting for %+v", h)
 	}
 	letGo(t, held)
@@ -166,8 +166,8 @@ func TestObserver_Reclaimed(t *testing.T) {
 		dead.kill()
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Holder == nil || e.Holder.PID != dead.cmd.Process.Pid || e.Holder.Cmd != "holder" || e.Evidence != lock.KernelLockFree {
-			t.Errorf("from %+v, %q", e.Holder, e.Evidence)
+		if e.Info == nil || e.Info.PID != dead.cmd.Process.Pid || e.Info.Cmd != "holder" || e.Evidence != lock.EvidenceKernelLockFree {
+			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
 	t.Run("fallback", func(t *testing.T) {
@@ -175,8 +175,8 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putClaim(t, f.Path, formerClaim(t))
 		letGo(t, tryHold(t, f.WithoutKernelLock()))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Holder == nil || e.Holder.Nonce != "DEAD" || e.Evidence != lock.PIDReused {
-			t.Errorf("from %+v, %q", e.Holder, e.Evidence)
+		if e.Info == nil || e.Info.Nonce != "DEAD" || e.Evidence != lock.EvidencePIDReused {
+			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
 	t.Run("aged and unreadable", func(t *testing.T) {
@@ -185,23 +185,23 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putFile(t, f.Path, []byte("garbage"), time.Now().Add(-time.Hour))
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Holder != nil || e.Evidence != lock.Aged {
-			t.Errorf("from %+v, %q", e.Holder, e.Evidence)
+		if e.Info != nil || e.Evidence != lock.EvidenceAged {
+			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
 }
 
 // An Observer that panics leaves nothing locked, and its panic goes to the caller.
 func TestObserver_Panics(t *testing.T) {
-	for _, kind := range []lock.EventKind{lock.Waiting, lock.Acquired, lock.Reclaimed} {
+	for _, kind := range []lock.EventKind{lock.EventWaiting, lock.EventAcquired, lock.EventReclaimed} {
 		f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
 		release := func() {}
 		switch kind {
-		case lock.Waiting:
+		case lock.EventWaiting:
 			holder := start(t, "member", f.Path)
 			holder.do("try", "held")
 			release = func() { holder.do("release", "released") }
-		case lock.Reclaimed:
+		case lock.EventReclaimed:
 			leaveDeadClaim(t, f.Path)
 		}
 		noisy := f
@@ -263,17 +263,17 @@ func TestSlogObserver(t *testing.T) {
 		event lock.Event
 		want  map[string]any
 	}{
-		{lock.Event{Kind: lock.Waiting, Path: "/l", Cmd: "c", Holder: holder, Evidence: lock.KernelLockHeld},
+		{lock.Event{Kind: lock.EventWaiting, Path: "/l", Cmd: "c", Info: holder, Evidence: lock.EvidenceKernelLockHeld},
 			map[string]any{"level": "DEBUG", "msg": "lock waiting", "path": "/l", "cmd": "c", "holder": group, "evidence": "kernel lock held"}},
-		{lock.Event{Kind: lock.Waiting, Path: "/l"},
+		{lock.Event{Kind: lock.EventWaiting, Path: "/l"},
 			map[string]any{"level": "DEBUG", "msg": "lock waiting", "path": "/l"}},
-		{lock.Event{Kind: lock.Acquired, Path: "/l", Cmd: "c", Duration: time.Second},
+		{lock.Event{Kind: lock.EventAcquired, Path: "/l", Cmd: "c", Duration: time.Second},
 			map[string]any{"level": "DEBUG", "msg": "lock acquired", "path": "/l", "cmd": "c", "duration": 1e9}},
-		{lock.Event{Kind: lock.Released, Path: "/l", Duration: 2},
+		{lock.Event{Kind: lock.EventReleased, Path: "/l", Duration: 2},
 			map[string]any{"level": "DEBUG", "msg": "lock released", "path": "/l", "duration": 2.0}},
-		{lock.Event{Kind: lock.Reclaimed, Path: "/l", Holder: holder, Evidence: lock.ProcessGone},
+		{lock.Event{Kind: lock.EventReclaimed, Path: "/l", Info: holder, Evidence: lock.EvidenceProcessGone},
 			map[string]any{"level": "WARN", "msg": "lock reclaimed", "path": "/l", "holder": group, "evidence": "process gone"}},
-		{lock.Event{Kind: lock.Lost, Path: "/l", Cmd: "c", Duration: 3},
+		{lock.Event{Kind: lock.EventLost, Path: "/l", Cmd: "c", Duration: 3},
 			map[string]any{"level": "WARN", "msg": "lock lost", "path": "/l", "cmd": "c", "duration": 3.0}},
 	} {
 		var out bytes.Buffer

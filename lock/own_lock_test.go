@@ -41,7 +41,7 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 			}
 			removeSibling(t, f.Path)
 			wantLocked(t, f.Path)
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.KernelLockHeld {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld {
 				t.Errorf("%+v, %v", s, err)
 			}
 			waiter := beginAcquire(t, t.Context(), f)
@@ -224,7 +224,7 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 		for _, mode := range []string{"exclusive", "shared"} {
 			t.Run(step+", "+mode, func(t *testing.T) {
 				f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-				var rival *lock.Held
+				var rival *lock.FileHold
 				var rerr error
 				slow := f.Park(func(at string) {
 					if at == step && rival == nil && rerr == nil {
@@ -323,7 +323,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 	})
 	t.Run("trying", func(t *testing.T) {
 		f, look, _ := meet(t)
-		if l := notHad(t, f); l.Evidence != lock.KernelLockHeld || l.Info != nil {
+		if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || l.Info != nil {
 			t.Errorf("%+v", l)
 		}
 		if err := (*look).Close(); err != nil {
@@ -365,10 +365,10 @@ func TestOwnLock_LockedByOthers(t *testing.T) {
 			putFile(t, f.Path, nil, time.Now().Add(-time.Hour))
 			drop := hold(t, f.Path)
 			before := treeState(t, filepath.Dir(f.Path), ".lock.flock")
-			if l := notHad(t, f); l.Evidence != lock.KernelLockHeld || l.Verdict != lock.Alive {
+			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || l.State != lock.StateHeld {
 				t.Errorf("%+v", l)
 			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.KernelLockHeld {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld {
 				t.Errorf("%+v, %v", s, err)
 			}
 			sameTree(t, before, treeState(t, filepath.Dir(f.Path), ".lock.flock"))
@@ -398,7 +398,7 @@ func TestOwnLock_LooksTouchNoFreeLock(t *testing.T) {
 	looker = f.Park(func(step string) {
 		if step == lock.StepPeeked { // a dead holder's lock is not to be had meanwhile, and that is said
 			meet = true
-			if l := notHad(t, f); l.Evidence != lock.KernelLockHeld {
+			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld {
 				t.Errorf("%+v", l)
 			}
 		}
@@ -423,7 +423,7 @@ func inKernelList(t *testing.T, path string) bool {
 // TestOwnLock_CancelledOnTheWay: who is cancelled before the lock file is made does not make
 // it.
 func TestOwnLock_CancelledOnTheWay(t *testing.T) {
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
 		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -446,7 +446,7 @@ func TestOwnLock_CancelledOnTheWay(t *testing.T) {
 // TestOwnLock_CancelledAtTheEnd: who is cancelled when the claim is written has no lock, and
 // leaves nothing behind.
 func TestOwnLock_CancelledAtTheEnd(t *testing.T) {
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
 		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
 		"AcquireShared": lock.File.AcquireShared, "TryAcquireShared": lock.File.TryAcquireShared,
 	} {
@@ -477,7 +477,7 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	waiter := begin(t, f, true, func() (*lock.Held, error) { return f.AcquireShared(ctx) })
+	waiter := begin(t, f, true, func() (*lock.FileHold, error) { return f.AcquireShared(ctx) })
 	parkedIs(t, 1)
 	cancel()
 	if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
@@ -543,7 +543,7 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		waiter := begin(t, f, mode == platform.Shared, func() (*lock.Held, error) {
+		waiter := begin(t, f, mode == platform.Shared, func() (*lock.FileHold, error) {
 			if mode == platform.Shared {
 				return f.AcquireShared(ctx)
 			}
@@ -572,13 +572,13 @@ func TestOwnLock_MarkerIsNamed(t *testing.T) {
 	marker := lock.LockInfo{PID: 1, CreatedAt: time.Now(), Hostname: "elsewhere", Cmd: "reclaiming"}
 	putClaim(t, f.Path+".reclaim", marker)
 	s, err := f.Inspect(t.Context())
-	if err != nil || s.State != lock.StateUnknown || s.Evidence != lock.BeingReclaimed || s.Holder == nil || s.Holder.Cmd != "reclaiming" {
+	if err != nil || s.State != lock.StateUnknown || s.Evidence != lock.EvidenceBeingReclaimed || s.Info == nil || s.Info.Cmd != "reclaiming" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = f.Acquire(ctx)
-	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Evidence != lock.BeingReclaimed || l.Info == nil || l.Info.Cmd != "reclaiming" {
+	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Evidence != lock.EvidenceBeingReclaimed || l.Info == nil || l.Info.Cmd != "reclaiming" {
 		t.Errorf("%+v", l)
 	}
 	if !strings.Contains(err.Error(), ".reclaim") {

@@ -60,13 +60,13 @@ func TestProcesses_Readers(t *testing.T) {
 			one, two := first.cmd.Process.Pid, second.cmd.Process.Pid
 			both := []int{min(one, two), max(one, two)}
 			s := inspect(t, f)
-			if !s.Shared || !slices.Equal(pids(s.Processes), both) || s.Holder == nil || s.Holder.PID != one {
-				t.Errorf("%+v of %+v; want %v", s, s.Holder, both)
+			if !s.Shared || !slices.Equal(pids(s.Processes), both) || s.Info == nil || s.Info.PID != one {
+				t.Errorf("%+v of %+v; want %v", s, s.Info, both)
 			}
 			end(first)
 			s = inspect(t, f)
-			if s.State != lock.StateHeld || !s.Shared || !slices.Equal(pids(s.Processes), []int{two}) || s.Holder != nil {
-				t.Errorf("%+v of %+v; want %d alone", s, s.Holder, two)
+			if s.State != lock.StateHeld || !s.Shared || !slices.Equal(pids(s.Processes), []int{two}) || s.Info != nil {
+				t.Errorf("%+v of %+v; want %d alone", s, s.Info, two)
 			}
 			if s.Processes[0].Cmd != filepath.Base(os.Args[0]) {
 				t.Errorf("its program is %q", s.Processes[0].Cmd)
@@ -96,7 +96,7 @@ func TestProcesses_NoClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := inspect(t, f)
-	if s.State != lock.StateHeld || s.Holder != nil || !slices.Equal(pids(s.Processes), []int{pid}) {
+	if s.State != lock.StateHeld || s.Info != nil || !slices.Equal(pids(s.Processes), []int{pid}) {
 		t.Errorf("%+v; want pid %d", s, pid)
 	}
 	if text := wantLocked(t, f.Path).Error(); !strings.Contains(text, fmt.Sprintf("pid %d (%q), by the kernel's list", pid, filepath.Base(os.Args[0]))) {
@@ -108,7 +108,7 @@ func TestProcesses_NoClaim(t *testing.T) {
 func TestProcesses_NotTheDead(t *testing.T) {
 	f := queuedListed(t)
 	leaveDeadClaim(t, f.Path)
-	dead := inspect(t, f).Holder.PID
+	dead := inspect(t, f).Info.PID
 	sibling := lockSibling(t, f)
 	_, err := f.AcquireWithin(t.Context(), 20*time.Millisecond)
 	l := asLocked(t, err)
@@ -130,7 +130,7 @@ func TestProcesses_NotTheDead(t *testing.T) {
 func TestProcesses_ChildOfTheDead(t *testing.T) {
 	f := queuedListed(t)
 	leaveDeadClaim(t, f.Path)
-	dead := inspect(t, f).Holder.PID
+	dead := inspect(t, f).Info.PID
 	child, err := lockFile(f.Path, platform.Exclusive)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestProcesses_ChildOfTheDead(t *testing.T) {
 	if l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(l.Error(), fmt.Sprint(dead)) {
 		t.Errorf("%v; want this process, and not pid %d", l, dead)
 	}
-	if s := inspect(t, f); s.Holder != nil || !slices.Equal(pids(s.Processes), []int{os.Getpid()}) {
+	if s := inspect(t, f); s.Info != nil || !slices.Equal(pids(s.Processes), []int{os.Getpid()}) {
 		t.Errorf("%+v; want this process, and not pid %d", s, dead)
 	}
 	if err := child.Close(); err != nil {
@@ -173,8 +173,8 @@ func TestProcesses_Waiters(t *testing.T) {
 			last = p.Since
 		}
 		for _, e := range s.Entries(lock.Key{}) {
-			if !e.Granted && (e.Who == nil || e.QueryStart.IsZero() || !slices.Equal(e.BlockedBy, []int{s.Holder.PID})) {
-				t.Errorf("%+v; want who, since when, and blocked by %d", e, s.Holder.PID)
+			if !e.Granted && (e.Info == nil || e.QueryStart.IsZero() || !slices.Equal(e.BlockedBy, []int{s.Info.PID})) {
+				t.Errorf("%+v; want who, since when, and blocked by %d", e, s.Info.PID)
 			}
 		}
 		leave()

@@ -37,7 +37,7 @@ func TestGoroutinesRaceForDeadLock(t *testing.T) {
 			ready, done sync.WaitGroup
 			gun         = make(chan struct{})
 			winners     atomic.Int32
-			winner      *lock.Held
+			winner      *lock.FileHold
 		)
 		for range 64 {
 			ready.Add(1)

@@ -51,7 +51,7 @@ func (a *attempt) takeMarker(ctx context.Context, path string, at steps) (*ownFi
 			return nil, err
 		}
 	}
-	return nil, a.locked(a.file.Path, nil, Unknown, BeingReclaimed)
+	return nil, a.locked(a.file.Path, nil, StateUnknown, EvidenceBeingReclaimed)
 }
 
 // removeMarker removes the marker at path, if it was left by a dead process. The error
@@ -60,18 +60,18 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 	f, err := a.lookLocked(ctx, path, platform.Exclusive)
 	var locked *ErrLocked
 	if errors.As(err, &locked) {
-		locked.Path, locked.Evidence = a.file.Path, BeingReclaimed
+		locked.Path, locked.Evidence = a.file.Path, EvidenceBeingReclaimed
 	}
 	if err != nil {
 		return err
 	}
-	verdict, _ := a.judge(ctx, f, a.kernelFact(f))
+	state, _ := a.judge(ctx, f, a.kernelFact(f))
 	// Under a name that nobody else uses, an empty file is what a crash has left aside.
 	aside := path != a.marker && f.info.Size == 0 && f.file != nil && time.Since(f.info.Modified) > DefaultStaleAfter
-	if verdict == Dead || aside || a.isAbandoned(f) {
+	if state == StateDead || aside || a.isAbandoned(f) {
 		err = a.remove(ctx, path, f, stepMarkerReread)
 	} else {
-		err = a.locked(a.file.Path, f, verdict, BeingReclaimed)
+		err = a.locked(a.file.Path, f, state, EvidenceBeingReclaimed)
 	}
 	return also(err, f.close())
 }

@@ -22,7 +22,7 @@ import (
 // they can; or, where not even that could be
 // written, it is given up in the background as soon as the filesystem allows, and Release
 // may be called again to try at once.
-func (h *Held) Release() error {
+func (h *FileHold) Release() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -39,7 +39,7 @@ func (h *Held) Release() error {
 	if h.isLost {
 		return also(pathError("release", h.Path(), ErrLost), err)
 	}
-	h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
+	h.attempt.observe(Event{Kind: EventReleased, Duration: time.Since(h.since)})
 	return err
 }
 
@@ -47,7 +47,7 @@ func (h *Held) Release() error {
 //
 // The kernel locks go last: until then nobody can come to judge the lock file, so nobody
 // sees ours without them.
-func (h *Held) letGo() (err error) {
+func (h *FileHold) letGo() (err error) {
 	a := h.attempt
 	if !h.left {
 		err = h.removeLockFile()
@@ -85,7 +85,7 @@ func (h *Held) letGo() (err error) {
 
 // removeLockFile removes our lock file, and no other; that of readers, if we are the last
 // of them. It returns ErrLost when the file is not ours. (Rule A: we have its own lock.)
-func (h *Held) removeLockFile() error {
+func (h *FileHold) removeLockFile() error {
 	a := h.attempt
 	if h.isLost {
 		return ErrLost
@@ -137,13 +137,13 @@ func (a *attempt) removeWithRight(own *ownFile) error {
 }
 
 // retry goes on letting go of a lock that could not be given up, until it can.
-func (h *Held) retry() {
+func (h *FileHold) retry() {
 	for wait := newBackoff(10 * time.Second); ; {
 		wait.sleep(context.Background())
 		h.mu.Lock()
 		if !h.over {
 			if _ = h.letGo(); h.over && !h.isLost { // the caller has heard why it took so long
-				h.attempt.observe(Event{Kind: Released, Duration: time.Since(h.since)})
+				h.attempt.observe(Event{Kind: EventReleased, Duration: time.Since(h.since)})
 			}
 		}
 		over := h.over

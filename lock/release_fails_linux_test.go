@@ -101,7 +101,7 @@ func TestReleaseFails_SaysSo(t *testing.T) {
 				if name != "Do that panics" && !errors.Is(err, fs.ErrPermission) {
 					t.Errorf("error is %v", err)
 				}
-				if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.SaysReleased {
+				if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
 					t.Errorf("%+v, %v", s, err)
 				}
 				reset()
@@ -124,7 +124,7 @@ func TestReleaseFails_TriesAgain(t *testing.T) {
 	if !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("error is %v", err)
 	}
-	if l := notHad(t, f); l.Evidence != lock.KernelLockHeld {
+	if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld {
 		t.Errorf("%+v", l)
 	}
 	waiter := beginAcquire(t, t.Context(), f)
@@ -167,7 +167,7 @@ func TestReleaseFails_Moved(t *testing.T) {
 	if err := os.Rename(f.Path+".moved", f.Path); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != lock.SaysReleased {
+	if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != lock.EvidenceSaysReleased {
 		t.Errorf("%+v, %v", s, err)
 	}
 	letGo(t, tryHold(t, f))

@@ -15,7 +15,7 @@ const maxRenewTick = 10 * time.Second
 //
 // A suspended machine that wakes up late has lost nothing as long as the claim
 // is still its own.
-func (h *Held) renew() {
+func (h *FileHold) renew() {
 	span := h.attempt.staleAfter()
 	if span < 0 {
 		span = DefaultStaleAfter // nobody ages us out, but we look for loss
@@ -41,7 +41,7 @@ func (h *Held) renew() {
 
 // stillOurs checks the claim, and renews it if that is due. It returns false
 // when there is nothing left to renew.
-func (h *Held) stillOurs(due bool, trusted *time.Time, now time.Time, span time.Duration) bool {
+func (h *FileHold) stillOurs(due bool, trusted *time.Time, now time.Time, span time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.left || h.isLost {

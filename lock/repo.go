@@ -40,7 +40,7 @@ func NewRepoLock(dataDir string) RepoLock {
 // the lock the error is an *ErrLocked. Folders that are missing are made. cmd is
 // kept in the lock file for people, and may be empty.
 //
-// A second call of unlock returns nil. For its errors see Held.Release: in
+// A second call of unlock returns nil. For its errors see FileHold.Release: in
 // particular, where the seed's unlock is content to find no lock file, or removes
 // whatever file is there, this one returns ErrLost and leaves the file alone.
 func (l RepoLock) Lock(repoID string, cmd string) (unlock func() error, err error) {

@@ -175,8 +175,8 @@ func TestRepoLock_UncertainMeansAlive(t *testing.T) {
 		t.Error("pid 1 is dead")
 	}
 	putClaim(t, repoLockPath(l.DataDir), lock.LockInfo{PID: 1, CreatedAt: time.Now()})
-	if locked := repoIsLocked(t, l); locked.Verdict != lock.Unknown {
-		t.Errorf("verdict on pid 1 is %s, %q", locked.Verdict, locked.Evidence)
+	if locked := repoIsLocked(t, l); locked.State != lock.StateUnknown {
+		t.Errorf("state of pid 1 is %s, %q", locked.State, locked.Evidence)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestRepoLock_NotALockFile(t *testing.T) {
 			put(t, path)
 			l := withPIDs(dir, false)
 			l.Now = func() time.Time { return time.Now().Add(100_000 * time.Hour) }
-			if locked := repoIsLocked(t, l); locked.Evidence != lock.NotALockFile || locked.Info != nil {
+			if locked := repoIsLocked(t, l); locked.Evidence != lock.EvidenceNotALockFile || locked.Info != nil {
 				t.Errorf("%q, %+v", locked.Evidence, locked.Info)
 			}
 		})
@@ -267,7 +267,7 @@ func TestRepoLock_Clocks(t *testing.T) {
 		l.Now = func() time.Time { return now }
 		for text, fresh := range map[string]string{"{}": "unreadable", "": "empty", `{"pid":1`: "half a claim"} {
 			putFile(t, repoLockPath(l.DataDir), []byte(text), now.Add(-time.Minute))
-			if locked := repoIsLocked(t, l); locked.Verdict != lock.Unknown {
+			if locked := repoIsLocked(t, l); locked.State != lock.StateUnknown {
 				t.Errorf("%s, a minute old in %d: %+v", fresh, now.Year(), locked)
 			}
 			putFile(t, repoLockPath(l.DataDir), []byte(text), now.Add(-3*time.Hour))

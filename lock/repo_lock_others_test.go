@@ -106,7 +106,7 @@ func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 	thief := withPIDs(dir, false)
 	thief.StaleAfter = time.Nanosecond
 	thief.Now = func() time.Time { return time.Now().Add(100_000 * time.Hour) }
-	if locked := repoIsLocked(t, thief); locked.Evidence != lock.KernelLockHeld {
+	if locked := repoIsLocked(t, thief); locked.Evidence != lock.EvidenceKernelLockHeld {
 		t.Errorf("evidence is %q", locked.Evidence)
 	}
 	repoIsOurs(t, dir, "slow")
@@ -115,7 +115,7 @@ func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 	if err := os.Remove(path + ".flock"); err != nil {
 		t.Fatal(err)
 	}
-	if locked := repoIsLocked(t, thief); locked.Evidence != lock.KernelLockHeld {
+	if locked := repoIsLocked(t, thief); locked.Evidence != lock.EvidenceKernelLockHeld {
 		t.Errorf("without the sibling: evidence is %q", locked.Evidence)
 	}
 	if err := unlock(); err != nil {
@@ -130,8 +130,8 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 	unlock := lockRepo(t, lock.NewRepoLock(dir), "robbed")
 	// The lock file says that a dead process has the lock, for a long time.
 	putFile(t, path, []byte(`{"pid":999999,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
-	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.Verdict != lock.Alive || locked.Evidence != lock.KernelLockHeld {
-		t.Errorf("verdict is %s, %q", locked.Verdict, locked.Evidence)
+	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.State != lock.StateHeld || locked.Evidence != lock.EvidenceKernelLockHeld {
+		t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -176,8 +176,8 @@ func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
 			if locked.Info == nil || locked.Info.PID != claim.PID || locked.Info.Cmd != "other" {
 				t.Errorf("Info is %+v", locked.Info)
 			}
-			if locked.Verdict != lock.Unknown || locked.Evidence != lock.PIDExists {
-				t.Errorf("verdict is %s, %q", locked.Verdict, locked.Evidence)
+			if locked.State != lock.StateUnknown || locked.Evidence != lock.EvidencePIDExists {
+				t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 			}
 
 			// Stale when it is older than StaleAfter, though the pid is alive,

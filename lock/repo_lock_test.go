@@ -148,11 +148,11 @@ func TestRepoLock_ErrLockedOnContention(t *testing.T) {
 	if locked.Path != repoLockPath(dir) {
 		t.Errorf("Path is %q, want %q", locked.Path, repoLockPath(dir))
 	}
-	if locked.Verdict != lock.Alive || locked.Evidence != lock.KernelLockHeld {
-		t.Errorf("verdict is %s, %q", locked.Verdict, locked.Evidence)
+	if locked.State != lock.StateHeld || locked.Evidence != lock.EvidenceKernelLockHeld {
+		t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 	}
 	for _, part := range []string{repoLockPath(dir), repoID, fmt.Sprint(os.Getpid()), "push", locked.Info.CreatedAt.Format(time.RFC3339),
-		string(lock.KernelLockHeld), "wait for it"} {
+		string(lock.EvidenceKernelLockHeld), "wait for it"} {
 		if !strings.Contains(locked.Error(), part) {
 			t.Errorf("message %q does not say %q", locked, part)
 		}
@@ -271,8 +271,8 @@ func TestRepoLock_UnreadableRecentIsLocked(t *testing.T) {
 			dir := t.TempDir()
 			l := withPIDs(dir, false) // a pid that nobody has must not be asked for
 			putFile(t, repoLockPath(dir), []byte(content), time.Now())
-			if locked := repoIsLocked(t, l); locked.Info != nil || locked.Verdict != lock.Unknown {
-				t.Errorf("Info is %+v, verdict %s", locked.Info, locked.Verdict)
+			if locked := repoIsLocked(t, l); locked.Info != nil || locked.State != lock.StateUnknown {
+				t.Errorf("Info is %+v, state %s", locked.Info, locked.State)
 			}
 			l.StaleAfter = -1
 			l.Now = func() time.Time { return time.Now().Add(100_000 * time.Hour) }

@@ -44,7 +44,7 @@ func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
 // Held returns the locks of the set, in the order in which they were acquired.
 func (s *Set) Held() []Hold { return slices.Clone(s.held) }
 
-// Context returns a context that carries all holds of the set, see Held.Context.
+// Context returns a context that carries all holds of the set, see Hold.Context.
 func (s *Set) Context(parent context.Context) context.Context {
 	for _, h := range s.held {
 		parent = h.Context(parent)
@@ -52,7 +52,7 @@ func (s *Set) Context(parent context.Context) context.Context {
 	return parent
 }
 
-// Release releases the locks in the reverse order, each as Held.Release does, and
+// Release releases the locks in the reverse order, each as Hold.Release does, and
 // goes on after errors, which it joins.
 func (s *Set) Release() error {
 	var errs []error

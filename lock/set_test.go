@@ -210,7 +210,7 @@ func TestSet_Order(t *testing.T) {
 		set := holdAll(t, files...)
 		var paths []string
 		for _, h := range set.Held() {
-			paths = append(paths, filepath.Base(h.(*lock.Held).Path())+" "+h.Info().Cmd)
+			paths = append(paths, filepath.Base(h.(*lock.FileHold).Path())+" "+h.Info().Cmd)
 		}
 		if want := []string{"a a", "b b", "c c"}; !slices.Equal(paths, want) {
 			t.Errorf("%v: Held is %v, want %v", names, paths, want)
@@ -307,7 +307,7 @@ func TestSet_Context(t *testing.T) {
 	defer cancel()
 	ctx := set.Context(limited)
 	for _, f := range files {
-		for name, acquire := range map[string]func(context.Context) (*lock.Held, error){
+		for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
 			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": f.AcquireShared,
 		} {
 			held, err := acquire(ctx)

@@ -86,7 +86,7 @@ func TestShared_CrashAtEachStep(t *testing.T) {
 				wantLocked(t, f.Path)
 			}
 			parked.kill()
-			var reader *lock.Held
+			var reader *lock.FileHold
 			promptly(t, "the next reader", func() { reader = holdShared(t, f) })
 			wantLocked(t, f.Path)
 			if c.beside {

@@ -20,7 +20,7 @@ func removeFile(t *testing.T, path string) {
 	}
 }
 
-func holdShared(t *testing.T, f lock.File) *lock.Held {
+func holdShared(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
 	held, err := f.AcquireShared(t.Context())
 	if err != nil {
@@ -31,7 +31,7 @@ func holdShared(t *testing.T, f lock.File) *lock.Held {
 
 func beginShared(t *testing.T, f lock.File) <-chan outcome {
 	t.Helper()
-	return begin(t, f, true, func() (*lock.Held, error) { return f.AcquireShared(t.Context()) })
+	return begin(t, f, true, func() (*lock.FileHold, error) { return f.AcquireShared(t.Context()) })
 }
 
 func wantSharedLocked(t *testing.T, f lock.File, evidence lock.Evidence) {
@@ -40,7 +40,7 @@ func wantSharedLocked(t *testing.T, f lock.File, evidence lock.Evidence) {
 	if err == nil {
 		t.Fatal("a reader got in: ", held.Release())
 	}
-	if locked := asLocked(t, err); locked.Evidence != evidence || locked.Verdict != lock.Alive || (locked.Info == nil) != (evidence == lock.OthersWait) {
+	if locked := asLocked(t, err); locked.Evidence != evidence || locked.State != lock.StateHeld || (locked.Info == nil) != (evidence == lock.EvidenceOthersWait) {
 		t.Errorf("got %v; want %q, and a holder who is in the way", locked, evidence)
 	}
 }
@@ -76,10 +76,10 @@ func TestShared_Together(t *testing.T) {
 	if claim := getClaim(t, f.Path); claim.Mode != "shared" || claim.PID != os.Getpid() {
 		t.Errorf("on disk is %+v", claim)
 	}
-	if l := wantLocked(t, f.Path); l.Evidence != lock.KernelLockHeld || l.Info == nil || l.Info.Mode != "shared" {
+	if l := wantLocked(t, f.Path); l.Evidence != lock.EvidenceKernelLockHeld || l.Info == nil || l.Info.Mode != "shared" {
 		t.Errorf("a writer hears %v", l)
 	}
-	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Holder == nil || s.Holder.Mode != "shared" {
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Info == nil || s.Info.Mode != "shared" {
 		t.Errorf("Inspect: %+v, %v", s, err)
 	}
 	close(leave)
@@ -119,9 +119,9 @@ func TestShared_Processes(t *testing.T) {
 func TestShared_WriterAlone(t *testing.T) {
 	f := queued(t)
 	writer := tryHold(t, f)
-	wantSharedLocked(t, f, lock.KernelLockHeld)
+	wantSharedLocked(t, f, lock.EvidenceKernelLockHeld)
 	other := start(t, "member", f.Path)
-	other.do("try-shared", "locked: "+string(lock.KernelLockHeld))
+	other.do("try-shared", "locked: "+string(lock.EvidenceKernelLockHeld))
 	other.do("shared", "waiting")
 	ours := beginShared(t, f)
 	if writer.Info().Mode == "shared" {
@@ -148,8 +148,8 @@ func TestShared_WriterWaits(t *testing.T) {
 	other := start(t, "member", f.Path)
 	writer := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
-	wantSharedLocked(t, f, lock.OthersWait)
-	other.do("try-shared", "locked: "+string(lock.OthersWait))
+	wantSharedLocked(t, f, lock.EvidenceOthersWait)
+	other.do("try-shared", "locked: "+string(lock.EvidenceOthersWait))
 	other.do("shared", "waiting")
 	ours := beginShared(t, f)
 	parkedIs(t, 2)
@@ -199,7 +199,7 @@ func TestShared_Robbed(t *testing.T) {
 	ctx := ours.Context(t.Context())
 	removeFile(t, f.Path)
 	wantLocked(t, f.Path)
-	other.do("try", "locked: "+string(lock.KernelLockHeld))
+	other.do("try", "locked: "+string(lock.EvidenceKernelLockHeld))
 	if err := ours.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release: %v, want ErrLost", err)
 	}
@@ -228,9 +228,9 @@ func TestShared_RobbedAndJoined(t *testing.T) {
 }
 
 // tryHoldSoon acquires a lock whose holder may be dying.
-func tryHoldSoon(t *testing.T, f lock.File) *lock.Held {
+func tryHoldSoon(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	var held *lock.Held
+	var held *lock.FileHold
 	promptly(t, "Acquire", func() {
 		var err error
 		if held, err = f.Acquire(t.Context()); err != nil {
@@ -250,7 +250,7 @@ func TestShared_Fallback(t *testing.T) {
 	if held.Info().Mode != "" {
 		t.Errorf("claim is %+v", held.Info())
 	}
-	wantSharedLocked(t, f, lock.SameProcess)
+	wantSharedLocked(t, f, lock.EvidenceSameProcess)
 	if _, err := held.Fence(); err != nil {
 		t.Errorf("Fence: %v", err)
 	}
@@ -265,7 +265,7 @@ func TestShared_Fallback(t *testing.T) {
 // beginAcquireAsShared is for where a reader queues as a writer does.
 func beginAcquireAsShared(t *testing.T, f lock.File) <-chan outcome {
 	t.Helper()
-	return begin(t, f, false, func() (*lock.Held, error) { return f.AcquireShared(t.Context()) })
+	return begin(t, f, false, func() (*lock.FileHold, error) { return f.AcquireShared(t.Context()) })
 }
 
 func TestShared_NoFence(t *testing.T) {

@@ -32,7 +32,7 @@ func TestStoppedHolderKeepsLock(t *testing.T) {
 	}
 	waitForState(t, stopped.cmd.Process.Pid, 'T')
 	locked := wantLocked(t, path)
-	if locked.Evidence != lock.KernelLockHeld || locked.Info == nil || locked.Info.PID != stopped.cmd.Process.Pid {
+	if locked.Evidence != lock.EvidenceKernelLockHeld || locked.Info == nil || locked.Info.PID != stopped.cmd.Process.Pid {
 		t.Errorf("got %v, want the stopped process named, and the kernel lock as evidence", locked)
 	}
 }
@@ -79,7 +79,7 @@ func TestOwnLock_Contradiction(t *testing.T) {
 	holder := start(t, "member", f.Path)
 	holder.do("try", "held")
 	holder.do("close all", "closed")
-	if l := notHad(t, f); l.Evidence != lock.SameProcess || l.Info == nil || l.Info.PID != holder.cmd.Process.Pid {
+	if l := notHad(t, f); l.Evidence != lock.EvidenceSameProcess || l.Info == nil || l.Info.PID != holder.cmd.Process.Pid {
 		t.Errorf("%+v", l)
 	}
 	holder.kill()

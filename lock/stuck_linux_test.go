@@ -238,7 +238,7 @@ func TestStuck_Lease(t *testing.T) {
 				t.Skip("needs a filesystem with leases: ", err)
 			}
 			promptly(t, "it", func() {
-				if l := notHad(t, f); l.Evidence != lock.Leased || l.Verdict != lock.Unknown {
+				if l := notHad(t, f); l.Evidence != lock.EvidenceLeased || l.State != lock.StateUnknown {
 					t.Errorf("%+v", l)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

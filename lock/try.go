@@ -16,15 +16,15 @@ import (
 // TryAcquire takes the lock if nobody has it, or if the holder is dead, and does
 // not wait. It takes no place in the queue, and may get in before those who wait.
 //
-// On success the lock file names this process, and the Held releases it. When
+// On success the lock file names this process, and the FileHold releases it. When
 // somebody has the lock, or may have, the error is an *ErrLocked. With any error
 // nothing is held and nothing of others' has been changed; the sibling may have
 // been created, and claims of dead holders removed.
 //
 // Acquiring a lock that another goroutine of the same process holds is
-// contention like any other. Under a context of a Held of this very lock, the
+// contention like any other. Under a context of a FileHold of this very lock, the
 // *ErrLocked matches ErrReentrant.
-func (f File) TryAcquire(ctx context.Context) (*Held, error) {
+func (f File) TryAcquire(ctx context.Context) (*FileHold, error) {
 	return f.try(ctx, platform.Exclusive)
 }
 
@@ -32,11 +32,11 @@ func (f File) TryAcquire(ctx context.Context) (*Held, error) {
 // together, and none beside an exclusive holder. Readers pass the queue: while
 // anyone waits for the lock the error is an *ErrLocked. Without a trustworthy
 // kernel lock, and on Windows, shared means exclusive.
-func (f File) TryAcquireShared(ctx context.Context) (*Held, error) {
+func (f File) TryAcquireShared(ctx context.Context) (*FileHold, error) {
 	return f.try(ctx, platform.Shared)
 }
 
-func (f File) try(ctx context.Context, mode platform.Mode) (*Held, error) {
+func (f File) try(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	a, err := f.attempt(mode, impatient{tries: passageTries})
 	if err != nil {
 		return nil, err
@@ -86,11 +86,11 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		case err == platform.ErrBusy:
 			locked, passing = a.kernelHolder()
 		case err == errQueued:
-			locked = a.locked(a.file.Path, nil, Alive, OthersWait)
+			locked = a.locked(a.file.Path, nil, StateHeld, EvidenceOthersWait)
 		case err == errMoved:
-			locked = a.locked(a.file.Path, nil, Unknown, Unproven)
+			locked = a.locked(a.file.Path, nil, StateUnknown, EvidenceUnproven)
 		case errors.Is(err, platform.ErrLeased):
-			locked = a.locked(a.file.Path, nil, Unknown, Leased)
+			locked = a.locked(a.file.Path, nil, StateUnknown, EvidenceLeased)
 		default:
 			return nil, fmt.Errorf("lock: %w", err)
 		}
@@ -138,7 +138,7 @@ func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked
 	case locked != nil:
 		return locked
 	case looked == moves:
-		return a.locked(a.file.Path, nil, Unknown, Unproven)
+		return a.locked(a.file.Path, nil, StateUnknown, EvidenceUnproven)
 	}
 	sleep(ctx, passage)
 	return nil

@@ -63,7 +63,7 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 		if ctx.Err() != nil { // the caller has given up meanwhile
 			return pathError("update", path, contextError(ctx))
 		}
-		if err := HoldOf(ctx).(*Held).check(); err != nil {
+		if err := HoldOf(ctx).(*FileHold).check(); err != nil {
 			return pathError("update", path, err)
 		}
 		if err := platform.WriteDurably(path, contents); err != nil {

@@ -28,7 +28,7 @@ import (
 // descriptor stay with the lock until it is let go of by who has it, and are used by the
 // next one who waits for it here. A process has at most 64 of these, for all locks;
 // beyond that it looks from time to time.
-func (f File) Acquire(ctx context.Context) (*Held, error) {
+func (f File) Acquire(ctx context.Context) (*FileHold, error) {
 	return f.wait(ctx, platform.Exclusive)
 }
 
@@ -36,13 +36,13 @@ func (f File) Acquire(ctx context.Context) (*Held, error) {
 // together, and none beside an exclusive holder. Readers who come after a waiting
 // writer wait behind it (on Linux). As to where shared means exclusive, and the rest,
 // see TryAcquireShared.
-func (f File) AcquireShared(ctx context.Context) (*Held, error) {
+func (f File) AcquireShared(ctx context.Context) (*FileHold, error) {
 	return f.wait(ctx, platform.Shared)
 }
 
 // AcquireWithin is Acquire with a limit, however short: 0 tries once, as
 // TryAcquire; a negative limit waits as long as ctx allows.
-func (f File) AcquireWithin(ctx context.Context, limit time.Duration) (*Held, error) {
+func (f File) AcquireWithin(ctx context.Context, limit time.Duration) (*FileHold, error) {
 	return within(ctx, limit, f.Acquire, f.TryAcquire)
 }
 
@@ -70,7 +70,7 @@ func within[H Hold](ctx context.Context, limit time.Duration, acquire, try func(
 	return held, err
 }
 
-func (f File) wait(ctx context.Context, mode platform.Mode) (*Held, error) {
+func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	w := &waiter{poll: newBackoff(maxDelay), alien: newBackoff(maxAlienDelay)}
 	a, err := f.attempt(mode, w)
 	if err != nil {
@@ -342,7 +342,7 @@ func (w *waiter) begunToWait() {
 	a := w.attempt
 	if a.file.Observer != nil {
 		locked, _ := a.kernelHolder()
-		a.observe(Event{Kind: Waiting, Holder: locked.Info, Evidence: locked.Evidence})
+		a.observe(Event{Kind: EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
 	}
 	if a.file.OnWait == nil {
 		return
@@ -400,7 +400,7 @@ func (p *place) holder() *ErrLocked {
 	cancel()
 	locks, _ := platform.ListKernelLocks()
 	status, _, err := p.inspectOnce(ctx, locks, true)
-	locked := p.locked(p.file.Path, nil, Unknown, Unproven)
+	locked := p.locked(p.file.Path, nil, StateUnknown, EvidenceUnproven)
 	if err != nil {
 		return locked
 	}
@@ -409,15 +409,12 @@ func (p *place) holder() *ErrLocked {
 		return nil
 	case StateDead: // and not in the way; perhaps somebody is on the way in
 		if _, _, by := p.whoHas(nil, &locks); len(by) > 0 {
-			locked.Verdict, locked.Evidence, locked.Processes = Alive, KernelLockHeld, by
+			locked.State, locked.Evidence, locked.Processes = StateHeld, EvidenceKernelLockHeld, by
 			return locked
 		}
 		return nil
 	}
-	locked.Info, locked.Evidence = status.Holder, status.Evidence
+	locked.State, locked.Evidence, locked.Info = status.State, status.Evidence, status.Info
 	locked.Shared, locked.Processes = status.Shared, status.Processes
-	if status.State == StateHeld {
-		locked.Verdict = Alive
-	}
 	return locked
 }

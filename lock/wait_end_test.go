@@ -26,7 +26,7 @@ func TestAcquire_Cancel(t *testing.T) {
 	if o.held != nil || !errors.Is(o.err, context.Canceled) || !errors.Is(o.err, reason) || errors.Is(o.err, lock.ErrTimeout) {
 		t.Errorf("got %v, %v", o.held, o.err)
 	}
-	if locked.Info == nil || locked.Info.Nonce != held.Info().Nonce || locked.Verdict != lock.Alive || locked.Waited <= 0 {
+	if locked.Info == nil || locked.Info.Nonce != held.Info().Nonce || locked.State != lock.StateHeld || locked.Waited <= 0 {
 		t.Errorf("error is %+v", locked)
 	}
 	if err := peek(f.Path + ".flock"); err != platform.ErrBusy {
@@ -61,7 +61,7 @@ func TestAcquire_ContextDone(t *testing.T) {
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.Held, error){
+	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
 		"Acquire":          lock.File.Acquire,
 		"AcquireShared":    lock.File.AcquireShared,
 		"TryAcquire":       lock.File.TryAcquire,
@@ -105,7 +105,7 @@ func TestAcquireWithin(t *testing.T) {
 			t.Errorf("0: %v; want no wait", err)
 		}
 	})
-	waits := begin(t, f, false, func() (*lock.Held, error) { return f.AcquireWithin(t.Context(), -1) })
+	waits := begin(t, f, false, func() (*lock.FileHold, error) { return f.AcquireWithin(t.Context(), -1) })
 	letGo(t, held)
 	letGo(t, getHeld(t, waits))
 	wantFree(t, f.Path)
@@ -202,7 +202,7 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 		before := calls
 		returned = make(chan struct{})
 		held := tryHold(t, plain)
-		came := begin(t, f, false, func() (*lock.Held, error) {
+		came := begin(t, f, false, func() (*lock.FileHold, error) {
 			held, err := f.Acquire(t.Context())
 			close(returned)
 			return held, err
@@ -242,7 +242,7 @@ func TestAcquire_BareClaim(t *testing.T) {
 	waits := make(chan struct{}, 1)
 	observed := f
 	observed.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.Waiting {
+		if e.Kind == lock.EventWaiting {
 			waits <- struct{}{}
 		}
 	})

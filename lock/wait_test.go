@@ -33,7 +33,7 @@ func TestAcquire_FIFO(t *testing.T) {
 		var ctx context.Context
 		ctx, cancel[i] = context.WithCancel(t.Context())
 		defer cancel[i]()
-		came[i] = begin(t, f, false, func() (*lock.Held, error) {
+		came[i] = begin(t, f, false, func() (*lock.FileHold, error) {
 			held, err := f.Acquire(ctx)
 			if err == nil {
 				mu.Lock()
@@ -167,7 +167,7 @@ func TestAcquire_ParkedAreBounded(t *testing.T) {
 	const n = 200
 	dir := t.TempDir()
 	var files [n]lock.File
-	var holds [n]*lock.Held
+	var holds [n]*lock.FileHold
 	for i := range n {
 		files[i] = lock.File{Path: filepath.Join(dir, fmt.Sprint("lock", i))}
 		holds[i] = tryHold(t, files[i])
@@ -286,7 +286,7 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 		if shared {
 			acquire = f.AcquireShared
 		}
-		came := begin(t, f, shared, func() (*lock.Held, error) { return acquire(t.Context()) })
+		came := begin(t, f, shared, func() (*lock.FileHold, error) { return acquire(t.Context()) })
 		for range 12 {
 			waitedFor(t, f)
 			removeFile(t, f.Path+".flock")

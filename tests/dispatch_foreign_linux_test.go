@@ -30,7 +30,7 @@ func claimant(args []string) error {
 	}
 	for !exists(stop) {
 		claim, err := dispatch.Locks{Dir: dir}.Acquire(context.Background(), dispatchID)
-		var conflict *dispatch.Conflict
+		var conflict *dispatch.ConflictError
 		if errors.As(err, &conflict) {
 			time.Sleep(rand.N(time.Millisecond)) // let the others run
 			continue
@@ -46,7 +46,7 @@ func claimant(args []string) error {
 		if _, err := fmt.Fprintf(log, "releasing go %s %d\n", claim.Nonce, os.Getpid()); err != nil {
 			return err
 		}
-		if outcome, err := claim.Release(); err != nil || outcome != dispatch.Released {
+		if outcome, err := claim.Release(); err != nil || outcome != dispatch.OutcomeReleased {
 			return fmt.Errorf("releasing a claim of ours: %q, %w", outcome, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 			claim, err = dispatch.Locks{Dir: dir}.Acquire(t.Context(), dispatchID)
 			return err == nil
 		})
-		if outcome, err := claim.Release(); outcome != dispatch.Released {
+		if outcome, err := claim.Release(); outcome != dispatch.OutcomeReleased {
 			t.Fatal(outcome, err)
 		}
 	}

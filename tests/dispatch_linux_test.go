@@ -38,7 +38,7 @@ func claimRace(args []string) error {
 			continue
 		}
 		got, err := dispatch.Locks{Dir: args[0]}.Acquire(context.Background(), dispatchID)
-		var conflict *dispatch.Conflict
+		var conflict *dispatch.ConflictError
 		switch {
 		case err == nil:
 			claim = got

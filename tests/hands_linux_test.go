@@ -77,7 +77,7 @@ func scramble(args []string) error {
 	}
 }
 
-func scrambleOnce(f lock.File, shared bool) (*lock.Held, error) {
+func scrambleOnce(f lock.File, shared bool) (*lock.FileHold, error) {
 	ctx := context.Background()
 	acquire, try := f.Acquire, f.TryAcquire
 	if shared {

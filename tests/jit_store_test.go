@@ -212,7 +212,7 @@ func jitReader(store jitStore) error {
 		var n int
 		var err error
 		if i%4 == 0 {
-			var held *lock.Held
+			var held *lock.FileHold
 			if held, err = f.AcquireShared(context.Background()); err != nil {
 				return err
 			}

@@ -122,7 +122,7 @@ func (p *partner) end() {
 func jitPath(t *testing.T) string { return filepath.Join(t.TempDir(), "index.json.lock") }
 
 // refusedFor checks that a lock is not had, and returns who has it.
-func refusedFor(t *testing.T, acquire func(context.Context) (*lock.Held, error)) *lock.ErrLocked {
+func refusedFor(t *testing.T, acquire func(context.Context) (*lock.FileHold, error)) *lock.ErrLocked {
 	t.Helper()
 	held, err := acquire(t.Context())
 	var locked *lock.ErrLocked
@@ -134,7 +134,7 @@ func refusedFor(t *testing.T, acquire func(context.Context) (*lock.Held, error))
 	return locked
 }
 
-func had(t *testing.T, acquire func(context.Context) (*lock.Held, error)) *lock.Held {
+func had(t *testing.T, acquire func(context.Context) (*lock.FileHold, error)) *lock.FileHold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -145,7 +145,7 @@ func had(t *testing.T, acquire func(context.Context) (*lock.Held, error)) *lock.
 	return held
 }
 
-func let(t *testing.T, held *lock.Held) {
+func let(t *testing.T, held *lock.FileHold) {
 	t.Helper()
 	if err := held.Release(); err != nil {
 		t.Error(err)
@@ -159,7 +159,7 @@ func TestJit_ExclusiveLockPreventsConcurrentWrites(t *testing.T) {
 	f := lock.File{Path: path}
 	first := jitPlay(t, "jit-lock", path, "exclusive")
 	first.expect("held")
-	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.cmd.Process.Pid || l.Verdict != lock.Alive {
+	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.cmd.Process.Pid || l.State != lock.StateHeld {
 		t.Errorf("held by %+v", l.Info)
 	}
 	first.end()
@@ -227,7 +227,7 @@ func TestJit_SharedLocksAllowConcurrentReads(t *testing.T) {
 func TestJit_ExclusiveLockBlocksSharedLocks(t *testing.T) {
 	path := jitPath(t)
 	f := lock.File{Path: path}
-	for mode, others := range map[string]func(context.Context) (*lock.Held, error){"exclusive": f.TryAcquireShared, "shared": f.TryAcquire} {
+	for mode, others := range map[string]func(context.Context) (*lock.FileHold, error){"exclusive": f.TryAcquireShared, "shared": f.TryAcquire} {
 		holder := jitPlay(t, "jit-lock", path, mode)
 		holder.expect("held")
 		refusedFor(t, others)
@@ -300,7 +300,7 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locked := refusedFor(t, func(ctx context.Context) (*lock.Held, error) {
+	locked := refusedFor(t, func(ctx context.Context) (*lock.FileHold, error) {
 		return lock.File{Path: path}.AcquireWithin(ctx, settings.Timeout)
 	})
 	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited < settings.Timeout {

@@ -28,7 +28,7 @@ func init() { roles["member"] = member }
 // tells how often it has.
 func member(args []string) error {
 	f := lock.File{Path: args[0], Cmd: "member", Observer: sayWaiting{}}
-	var held *lock.Held
+	var held *lock.FileHold
 	var err error
 	counts := make(chan int)
 	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
@@ -62,7 +62,7 @@ func member(args []string) error {
 type sayWaiting struct{}
 
 func (sayWaiting) Observe(e lock.Event) {
-	if e.Kind == lock.Waiting {
+	if e.Kind == lock.EventWaiting {
 		fmt.Println("waiting")
 	}
 }

@@ -64,7 +64,7 @@ func (a *app) broken(before lock.Status) {
 		return
 	}
 	fmt.Fprintln(a.stdout, path+": removed the lock file")
-	fmt.Fprintln(a.stdout, "  holder    "+who(before.Holder))
+	fmt.Fprintln(a.stdout, "  holder    "+who(before.Info))
 	fmt.Fprintln(a.stdout, "  it was    "+string(before.State)+": "+visible(string(before.Evidence)))
 }
 
@@ -73,7 +73,7 @@ func (a *app) broken(before lock.Status) {
 func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) lock.Status {
 	status := refusal(locked)
 	path := visible(status.Path)
-	if force && locked.Evidence == lock.OtherNonce {
+	if force && locked.Evidence == lock.EvidenceOtherNonce {
 		a.say(path + " was not broken: its claim has another nonce than -force gives")
 		// The holder is another one by now, or the nonce was mistyped: whether
 		// that holder lives has not been said yet.

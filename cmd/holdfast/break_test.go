@@ -15,10 +15,10 @@ func nonceOf(t *testing.T, path string) string {
 	t.Helper()
 	_, line, _ := holdfast(t, "status", "-json", path)
 	var s lock.Status
-	if err := json.Unmarshal([]byte(line), &s); err != nil || s.Holder == nil {
+	if err := json.Unmarshal([]byte(line), &s); err != nil || s.Info == nil {
 		t.Fatalf("no holder in %q: %v", line, err)
 	}
-	return s.Holder.Nonce
+	return s.Info.Nonce
 }
 
 func wantFile(t *testing.T, path string, want bool) {
@@ -39,13 +39,13 @@ func TestBreakOnlyTheDead(t *testing.T) {
 	dead := filepath.Join(dir, "dead")
 	dieHolding(t, dead)
 	stdout, _ = wantCode(t, exitOK, "break", dead)
-	wantText(t, stdout, "removed", "the holder", string(lock.KernelLockFree))
+	wantText(t, stdout, "removed", "the holder", string(lock.EvidenceKernelLockFree))
 	wantFile(t, dead, false)
 
 	alive := filepath.Join(dir, "alive")
 	holder := holdLock(t, alive)
 	_, stderr := wantCode(t, exitNotHad, "break", alive)
-	wantText(t, stderr, "not broken", "the holder", string(lock.KernelLockHeld), "end that process")
+	wantText(t, stderr, "not broken", "the holder", string(lock.EvidenceKernelLockHeld), "end that process")
 	wantNoText(t, stderr, "-force")
 	wantFile(t, alive, true)
 	if code, _, stderr := holder.finish(); code != 0 {
@@ -55,7 +55,7 @@ func TestBreakOnlyTheDead(t *testing.T) {
 	unknown := filepath.Join(dir, "unknown")
 	write(t, unknown, foreign)
 	_, stderr = wantCode(t, exitNotHad, "break", unknown)
-	wantText(t, stderr, "not broken", "far away", string(lock.ForeignHost), "-force N0NCE")
+	wantText(t, stderr, "not broken", "far away", string(lock.EvidenceForeignHost), "-force N0NCE")
 	wantFile(t, unknown, true)
 }
 
@@ -66,7 +66,7 @@ func TestBreakForceWantsTheNonce(t *testing.T) {
 	wantText(t, stderr, "another nonce", "far away")
 	wantFile(t, path, true)
 	stdout, _ := wantCode(t, exitOK, "break", "-force", "N0NCE", path)
-	wantText(t, stdout, "removed", "far away", string(lock.ForeignHost))
+	wantText(t, stdout, "removed", "far away", string(lock.EvidenceForeignHost))
 	wantFile(t, path, false)
 
 	// A claim without nonce can't be named.
@@ -119,7 +119,7 @@ func TestBreakForceOfLivingHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := holdLock(t, path)
 	_, stderr := wantCode(t, exitNotHad, "break", "-force", nonceOf(t, path), path)
-	wantText(t, stderr, "not broken", string(lock.KernelLockHeld), "end that process")
+	wantText(t, stderr, "not broken", string(lock.EvidenceKernelLockHeld), "end that process")
 	wantFile(t, path, true)
 	if code, _, stderr := holder.finish(); code != 0 {
 		t.Errorf("the holder ended with %d: %s", code, stderr)

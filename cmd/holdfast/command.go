@@ -15,10 +15,10 @@ import (
 // What the command finds in its environment.
 const (
 	lockVar  = "HOLDFAST_LOCK"  // the lock file, absolute
-	fenceVar = "HOLDFAST_FENCE" // Held.Fence, decimal
+	fenceVar = "HOLDFAST_FENCE" // FileHold.Fence, decimal
 )
 
-// hold is what is needed of a *lock.Held; a test can lose one when it wants to.
+// hold is what is needed of a *lock.FileHold; a test can lose one when it wants to.
 type hold interface {
 	Path() string
 	Fence() (int64, error)

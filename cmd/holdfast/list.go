@@ -88,7 +88,7 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		total++
 		counts[s.State]++
 		pid, host, age, label := "-", "-", "-", "-"
-		if h := s.Holder; h != nil {
+		if h := s.Info; h != nil {
 			pid, age = strconv.Itoa(h.PID), ago(now.Sub(h.CreatedAt))
 			host, label = cell(h.Hostname), cell(h.Cmd)
 		} else if len(s.Processes) > 0 {

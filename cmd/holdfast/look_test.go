@@ -20,14 +20,14 @@ func TestStatus(t *testing.T) {
 		make     func(path string)
 		says     []string
 	}{
-		{lock.StateFree, lock.NoLockFile, exitOK, func(string) {}, nil},
-		{lock.StateHeld, lock.KernelLockHeld, exitHeld, func(path string) { holdLock(t, path) },
+		{lock.StateFree, lock.EvidenceNoLockFile, exitOK, func(string) {}, nil},
+		{lock.StateHeld, lock.EvidenceKernelLockHeld, exitHeld, func(path string) { holdLock(t, path) },
 			[]string{"the holder", "since", "pid "}},
-		{lock.StateDead, lock.KernelLockFree, exitDead, func(path string) { dieHolding(t, path) },
+		{lock.StateDead, lock.EvidenceKernelLockFree, exitDead, func(path string) { dieHolding(t, path) },
 			[]string{"the holder", "takes it over"}},
-		{lock.StateUnknown, lock.ForeignHost, exitUnknown, func(path string) { write(t, path, foreign) },
+		{lock.StateUnknown, lock.EvidenceForeignHost, exitUnknown, func(path string) { write(t, path, foreign) },
 			[]string{"far away", "elsewhere", "holdfast break -force N0NCE "}},
-		{lock.StateUnknown, lock.NotALockFile, exitUnknown, func(path string) { write(t, path, "my thesis") },
+		{lock.StateUnknown, lock.EvidenceNotALockFile, exitUnknown, func(path string) { write(t, path, "my thesis") },
 			[]string{"not known", "move it away"}},
 	} {
 		path := filepath.Join(dir, strings.ReplaceAll(string(c.evidence), " ", "-"))
@@ -101,7 +101,7 @@ func TestList(t *testing.T) {
 			t.Errorf("not aligned: %s", row)
 		}
 	}
-	wantText(t, table, strconv.Itoa(holder.cmd.Process.Pid), "the holder", "far away", string(lock.KernelLockHeld))
+	wantText(t, table, strconv.Itoa(holder.cmd.Process.Pid), "the holder", "far away", string(lock.EvidenceKernelLockHeld))
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("listing changed\n%s\nto\n%s", before, after)
 	}

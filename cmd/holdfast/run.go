@@ -102,7 +102,7 @@ func (o *runOptions) title() string {
 }
 
 // acquire gets the lock as the options say.
-func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.Held, error) {
+func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.FileHold, error) {
 	if o.try || o.timed && o.timeout == 0 || isObstacle(o.lock) {
 		return file.TryAcquire(ctx)
 	}
@@ -129,9 +129,9 @@ func isObstacle(path string) bool {
 }
 
 // take acquires the lock. Without it, the command is over with this exit code.
-func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.Held, int) {
+func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.FileHold, int) {
 	type result struct {
-		held *lock.Held
+		held *lock.FileHold
 		err  error
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,7 +172,7 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.Held, int) {
 }
 
 // gaveUp ends a wait that a signal ended. The lock may have come just then.
-func (a *app) gaveUp(held *lock.Held, s os.Signal) int {
+func (a *app) gaveUp(held *lock.FileHold, s os.Signal) int {
 	if held != nil {
 		if err := held.Release(); err != nil {
 			a.say("releasing the lock: " + oneLine(err))
@@ -230,7 +230,7 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	if isSelf(status) {
 		return // Acquire has just got it
 	}
-	if h := status.Holder; h != nil {
+	if h := status.Info; h != nil {
 		holder = holding{h.PID, h.CreatedAt.UnixNano(), h.Nonce}
 	}
 	if w.told && holder == w.holder {
@@ -247,8 +247,8 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 // isSelf reports whether this process, and nobody else, has a lock. (One of this pid in
 // another container is taken for it, and only not told of.)
 func isSelf(s lock.Status) bool {
-	if s.Holder != nil {
-		return s.Holder.PID == os.Getpid()
+	if s.Info != nil {
+		return s.Info.PID == os.Getpid()
 	}
 	return len(s.Processes) == 1 && s.Processes[0].PID == os.Getpid()
 }

@@ -105,13 +105,13 @@ func describe(w io.Writer, s lock.Status) {
 		switch {
 		case s.Shared && len(s.Processes) > 0:
 			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), processes(s.Processes)))
-		case s.Holder == nil && len(s.Processes) > 0:
+		case s.Info == nil && len(s.Processes) > 0:
 			line("holder", processes(s.Processes)+", by the kernel's list")
 		default:
-			line("holder", who(s.Holder))
+			line("holder", who(s.Info))
 		}
-		if s.Holder != nil && len(s.Processes) <= 1 {
-			since := s.Holder.CreatedAt
+		if s.Info != nil && len(s.Processes) <= 1 {
+			since := s.Info.CreatedAt
 			line("since", fmt.Sprintf("%s (%s)", since.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(since))))
 		}
 	}
@@ -159,19 +159,19 @@ func advice(s lock.Status) []string {
 		return nil
 	case s.State == lock.StateDead:
 		return []string{"nothing needs to be done: whoever acquires the lock next takes it over, if the file can be removed"}
-	case s.Evidence == lock.BeingReclaimed:
+	case s.Evidence == lock.EvidenceBeingReclaimed:
 		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
 	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:
 		return []string{"wait for them: the lock is free when the last reader has left"}
-	case s.State == lock.StateHeld && s.Holder == nil && len(s.Processes) == 0:
+	case s.State == lock.StateHeld && s.Info == nil && len(s.Processes) == 0:
 		return []string{"wait for it: the lock is free the moment its holder is gone"}
 	case s.State == lock.StateHeld:
 		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
-	case s.Evidence == lock.NotALockFile:
+	case s.Evidence == lock.EvidenceNotALockFile:
 		return []string{"what lies at that path is not holdfast's to remove; if nothing uses it, move it away"}
-	case s.Evidence == lock.NotPermitted:
+	case s.Evidence == lock.EvidenceNotPermitted:
 		return []string{"ask who owns the file, or root"}
-	case s.Evidence == lock.Leased:
+	case s.Evidence == lock.EvidenceLeased:
 		return []string{"wait for the process that has the lease, or end it"}
 	}
 	if force := forceCommand(s); force != "" {
@@ -183,10 +183,10 @@ func advice(s lock.Status) []string {
 // forceCommand is the call that would break this lock for certain; "" if there is
 // none.
 func forceCommand(s lock.Status) string {
-	if s.Holder == nil || s.Holder.Nonce == "" || s.Evidence == lock.KernelLockHeld {
+	if s.Info == nil || s.Info.Nonce == "" || s.Evidence == lock.EvidenceKernelLockHeld {
 		return ""
 	}
-	nonce, ok := shellWord(s.Holder.Nonce)
+	nonce, ok := shellWord(s.Info.Nonce)
 	path, ok2 := shellWord(s.Path)
 	if !ok || !ok2 {
 		return ""
@@ -196,9 +196,5 @@ func forceCommand(s lock.Status) string {
 
 // refusal is what an *ErrLocked knows, in the form of a status.
 func refusal(e *lock.ErrLocked) lock.Status {
-	state := lock.StateUnknown
-	if e.Verdict == lock.Alive {
-		state = lock.StateHeld
-	}
-	return lock.Status{Path: e.Path, State: state, Evidence: e.Evidence, Holder: e.Info, Shared: e.Shared, Processes: e.Processes}
+	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Shared: e.Shared, Processes: e.Processes}
 }

@@ -107,7 +107,7 @@ func TestReapEveryWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := make(chan struct{})
 	m.Ledger.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.Waiting {
+		if e.Kind == lock.EventWaiting {
 			close(waits)
 		}
 	})

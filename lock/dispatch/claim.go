@@ -30,23 +30,23 @@ type Claim struct {
 
 // release is the end of a claim, which comes once.
 type release struct {
-	mu   sync.Mutex // guards held
-	held *lock.Held // nil when released, or lost
+	mu   sync.Mutex     // guards held
+	held *lock.FileHold // nil when released, or lost
 }
 
 // Outcome is what Release found.
 type Outcome string
 
 const (
-	Released Outcome = "released"  // the claim was ours, and is gone
-	NotOwned Outcome = "not-owned" // what lies there is not this claim; it was left alone
-	Absent   Outcome = "absent"    // there was nothing any more
+	OutcomeReleased Outcome = "released"  // the claim was ours, and is gone
+	OutcomeNotOwned Outcome = "not-owned" // what lies there is not this claim; it was left alone
+	OutcomeAbsent   Outcome = "absent"    // there was nothing any more
 )
 
 // Release gives up the claim: of all calls, in whatever goroutine and on whatever
-// copy of it, one is told Released. A claim that was lost, or that a Conflict has
+// copy of it, one is told OutcomeReleased. A claim that was lost, or that a ConflictError has
 // shown, is left alone. After an error the claim is given up all the same: its file is
-// left, and says so to programs that use this package; see lock.Held.Release.
+// left, and says so to programs that use this package; see lock.FileHold.Release.
 func (c *Claim) Release() (Outcome, error) {
 	if c.release == nil {
 		return c.notReleased()
@@ -60,7 +60,7 @@ func (c *Claim) Release() (Outcome, error) {
 	c.release.held = nil
 	switch {
 	case err == nil:
-		return Released, nil
+		return OutcomeReleased, nil
 	case errors.Is(err, lock.ErrLost):
 		return c.notReleased()
 	}
@@ -71,9 +71,9 @@ func (c *Claim) notReleased() (Outcome, error) {
 	_, err := os.Lstat(c.LockPath)
 	switch {
 	case err == nil:
-		return NotOwned, nil
+		return OutcomeNotOwned, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return Absent, nil
+		return OutcomeAbsent, nil
 	}
 	return "", fmt.Errorf("dispatch: %w", err)
 }
@@ -141,11 +141,11 @@ func exact(data []byte) (all map[string]json.RawMessage, err error) {
 	return all, nil
 }
 
-// TargetLocked is the reason of every Conflict. Source: seed entwurf.
+// TargetLocked is the reason of every ConflictError. Source: seed entwurf.
 const TargetLocked = "target-locked"
 
-// Conflict is returned, as a pointer, when an id is claimed already, or may be.
-type Conflict struct {
+// ConflictError is returned, as a pointer, when an id is claimed already, or may be.
+type ConflictError struct {
 	Reason   string `json:"reason"` // TargetLocked
 	LockPath string `json:"lockPath"`
 	// Holder is nil when the lock file is empty or corrupt, or another id's, and
@@ -158,13 +158,13 @@ type Conflict struct {
 	locked *lock.ErrLocked
 }
 
-func (c *Conflict) Error() string { return "dispatch: " + c.Detail }
+func (c *ConflictError) Error() string { return "dispatch: " + c.Detail }
 
-// Unwrap returns the *lock.ErrLocked, with the verdict and its evidence.
-func (c *Conflict) Unwrap() error { return c.locked }
+// Unwrap returns the *lock.ErrLocked, with its state and the evidence.
+func (c *ConflictError) Unwrap() error { return c.locked }
 
-func newConflict(id string, locked *lock.ErrLocked) *Conflict {
-	c := &Conflict{Reason: TargetLocked, LockPath: locked.Path, locked: locked}
+func newConflict(id string, locked *lock.ErrLocked) *ConflictError {
+	c := &ConflictError{Reason: TargetLocked, LockPath: locked.Path, locked: locked}
 	if locked.Info != nil {
 		c.Holder = newClaim(id, locked.Path, *locked.Info)
 	}
@@ -173,19 +173,19 @@ func newConflict(id string, locked *lock.ErrLocked) *Conflict {
 		written = fmt.Sprintf(" (file written %s)", info.ModTime().UTC().Format(timeFormat))
 	}
 	switch {
-	case locked.Evidence == lock.BeingReclaimed:
+	case locked.Evidence == lock.EvidenceBeingReclaimed:
 		c.Detail = fmt.Sprintf("the claim at %s%s is being taken over: its marker, %s.reclaim, is another's; "+
 			"if no dispatcher is at work, remove the marker", locked.Path, written, locked.Path)
-	case locked.Evidence == lock.NotALockFile:
+	case locked.Evidence == lock.EvidenceNotALockFile:
 		c.Detail = fmt.Sprintf("the file at %s is empty or corrupt, or a claim on another id%s; "+
 			"remove it by hand once it is certain that no dispatcher is at work", locked.Path, written)
 	case c.Holder == nil:
-		c.Detail = fmt.Sprintf("%s is just being acquired or released%s (%s: %s)", locked.Path, written, locked.Verdict, locked.Evidence)
-	case locked.Verdict == lock.Alive:
-		c.Detail = fmt.Sprintf("held by pid %d on host %s since %s%s (alive: %s): %s",
+		c.Detail = fmt.Sprintf("%s is just being acquired or released%s (%s)", locked.Path, written, locked.Evidence)
+	case locked.State == lock.StateHeld:
+		c.Detail = fmt.Sprintf("held by pid %d on host %s since %s%s (%s): %s",
 			c.Holder.PID, c.Holder.Hostname, c.Holder.CreatedAt, written, locked.Evidence, locked.Path)
 	default:
-		c.Detail = fmt.Sprintf("held by pid %d on host %s since %s%s (%s); if that process is gone, remove %s by hand",
+		c.Detail = fmt.Sprintf("may be held by pid %d on host %s since %s%s (%s); if that process is gone, remove %s by hand",
 			c.Holder.PID, c.Holder.Hostname, c.Holder.CreatedAt, written, locked.Evidence, locked.Path)
 	}
 	return c

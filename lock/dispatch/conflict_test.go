@@ -32,7 +32,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, free, dispatch.Released)
+	release(t, free, dispatch.OutcomeReleased)
 
 	if said := holder.tell("release"); said != "released <nil>" {
 		t.Fatal(said)
@@ -42,7 +42,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 	if said := holder.tell(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
 		t.Errorf("the process that had it before: %s", said)
 	}
-	release(t, mine, dispatch.Released)
+	release(t, mine, dispatch.OutcomeReleased)
 }
 
 // TestAcquire_NoStealByAge: a claim of 2001, in a file of 2001, whose process lives
@@ -108,7 +108,7 @@ func TestAcquire_PIDReuseObservable(t *testing.T) {
 			t.Errorf("no %q in: %s", part, c.Detail)
 		}
 	}
-	release(t, c.Holder, dispatch.NotOwned) // what a conflict shows is not ours
+	release(t, c.Holder, dispatch.OutcomeNotOwned) // what a conflict shows is not ours
 }
 
 // TestAcquire_EmptyOrCorruptNeverRemoved: what can't be understood, or is another
@@ -241,7 +241,7 @@ func TestAcquire_NotAFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := conflict(t, dir)
-			if c.Holder != nil || c.Unwrap().(*lock.ErrLocked).Evidence != lock.NotALockFile {
+			if c.Holder != nil || c.Unwrap().(*lock.ErrLocked).Evidence != lock.EvidenceNotALockFile {
 				t.Errorf("%+v (%v)", c, c.Unwrap())
 			}
 		})

@@ -3,7 +3,7 @@
 // languages share.
 //
 //	claim, err := dispatch.Locks{}.Acquire(ctx, id)
-//	var conflict *dispatch.Conflict
+//	var conflict *dispatch.ConflictError
 //	if errors.As(err, &conflict) {
 //		return conflict // somebody else has it: who, since when, on what evidence
 //	}
@@ -22,7 +22,7 @@
 // Age decides nothing here. A claim is taken over only if its holder is proven
 // dead: by the kernel lock beside it where the holder had one, so that a pid which
 // was used again does not keep an id for ever; or else by its pid, on the same host.
-// What is empty, corrupt, or another id's, is left alone, and is a Conflict.
+// What is empty, corrupt, or another id's, is left alone, and is a ConflictError.
 //
 // Source: seed entwurf.
 package dispatch
@@ -74,7 +74,7 @@ type Locks struct {
 //
 // On success the claim is on disk, and its Release gives it up. When somebody else
 // has it, or may have, or when what lies there can't be understood, the error is a
-// *Conflict. Whatever else goes wrong is no conflict, and is returned as what it is:
+// *ConflictError. Whatever else goes wrong is no conflict, and is returned as what it is:
 // lock.ErrInvalidName for an id that is refused, the system's errors for the rest.
 // With any error nothing of ours is left behind, save the folder, and the file that
 // bears the kernel lock, ID.lock.flock, which stays for good.

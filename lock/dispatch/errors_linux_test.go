@@ -69,10 +69,10 @@ func wantSystemError(t *testing.T, locks dispatch.Locks, want ...error) {
 	claim, err := locks.Acquire(t.Context(), id)
 	if err == nil {
 		t.Errorf("claimed %+v", claim)
-		release(t, claim, dispatch.Released)
+		release(t, claim, dispatch.OutcomeReleased)
 		return
 	}
-	var conflict *dispatch.Conflict
+	var conflict *dispatch.ConflictError
 	if errors.As(err, &conflict) {
 		t.Errorf("%v is no conflict", err)
 	}
@@ -97,7 +97,7 @@ func TestAcquire_NotPermittedIsNotDead(t *testing.T) {
 	dir := t.TempDir()
 	put(t, lockPath(dir), foreign(t, fields{"pid": 1}))
 	c := conflict(t, dir)
-	if c.Holder == nil || c.Holder.PID != 1 || c.Unwrap().(*lock.ErrLocked).Evidence != lock.PIDExists {
+	if c.Holder == nil || c.Holder.PID != 1 || c.Unwrap().(*lock.ErrLocked).Evidence != lock.EvidencePIDExists {
 		t.Errorf("%+v (%v)", c, c.Unwrap())
 	}
 	// The same one sees that nobody has another pid.
@@ -125,7 +125,7 @@ func TestAcquire_InvalidID(t *testing.T) {
 					continue // where the caller allows them
 				}
 				claim, err := locks.Acquire(t.Context(), bad)
-				var conflict *dispatch.Conflict
+				var conflict *dispatch.ConflictError
 				if !errors.Is(err, lock.ErrInvalidName) || errors.As(err, &conflict) {
 					t.Errorf("%+v, %v; want %v", claim, err, lock.ErrInvalidName)
 				}
@@ -159,11 +159,11 @@ func TestAcquire_ValidID(t *testing.T) {
 		if claim.GardenID != good || claim.LockPath != filepath.Join(dir, good+".lock") {
 			t.Errorf("%q: claimed %+v", good, claim)
 		}
-		var conflict *dispatch.Conflict
+		var conflict *dispatch.ConflictError
 		if _, err := locks.Acquire(t.Context(), good); !errors.As(err, &conflict) || conflict.Holder == nil || conflict.Holder.GardenID != good {
 			t.Errorf("%q: the second time: %v", good, err)
 		}
-		release(t, claim, dispatch.Released)
+		release(t, claim, dispatch.OutcomeReleased)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		claim, err := dispatch.Locks{Dir: dir}.Acquire(ctx, id)
-		var conflict *dispatch.Conflict
+		var conflict *dispatch.ConflictError
 		if !errors.Is(err, context.Canceled) || errors.As(err, &conflict) {
 			t.Errorf("%+v, %v", claim, err)
 		}
@@ -234,7 +234,7 @@ func TestAcquire_WriteFails(t *testing.T) {
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	locks := dispatch.Locks{Dir: dir}
-	release(t, acquire(t, dir), dispatch.Released) // makes what is there for good
+	release(t, acquire(t, dir), dispatch.OutcomeReleased) // makes what is there for good
 	dead := foreign(t, nil)
 	for _, before := range [][]byte{nil, dead} {
 		if before != nil {
@@ -270,11 +270,11 @@ func TestRelease_Fails(t *testing.T) {
 	if outcome, err := claim.Release(); !errors.Is(err, fs.ErrPermission) || outcome != "" {
 		t.Errorf("release: %q, %v", outcome, err)
 	}
-	release(t, claim, dispatch.NotOwned)
+	release(t, claim, dispatch.OutcomeNotOwned)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if by := takenBy(t, dir); by != lock.SaysReleased {
+	if by := takenBy(t, dir); by != lock.EvidenceSaysReleased {
 		t.Errorf("taken over by %q", by)
 	}
 }

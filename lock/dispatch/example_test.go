@@ -26,7 +26,7 @@ func ExampleLocks_Acquire() {
 	fmt.Println("starting", claim.GardenID)
 
 	_, err = locks.Acquire(ctx, "session-7")
-	var conflict *dispatch.Conflict
+	var conflict *dispatch.ConflictError
 	if errors.As(err, &conflict) {
 		fmt.Println(conflict.Reason) // conflict.Detail tells people who has it, and what to do
 	}

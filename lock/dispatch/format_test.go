@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 )
 
-// TestJSON: a Claim and a Conflict are, as JSON, what other programs' are, name by
+// TestJSON: a Claim and a ConflictError are, as JSON, what other programs' are, name by
 // name.
 func TestJSON(t *testing.T) {
 	claim := &dispatch.Claim{
 		GardenID: id, PID: 4242, Hostname: "host", CreatedAt: "2026-01-02T03:04:05.678Z",
 		Nonce: "00ff00ff00ff00ff", Owner: dispatch.Owner, LockPath: "/locks/" + id + ".lock",
 	}
-	conflict := dispatch.Conflict{Reason: dispatch.TargetLocked, LockPath: claim.LockPath, Holder: claim, Detail: "held by pid 4242"}
+	conflict := dispatch.ConflictError{Reason: dispatch.TargetLocked, LockPath: claim.LockPath, Holder: claim, Detail: "held by pid 4242"}
 	unknown := conflict
 	unknown.Holder = nil
 	got, err := json.MarshalIndent(map[string]any{"claim": claim, "conflict": conflict, "conflict without holder": &unknown}, "", "\t")
@@ -80,7 +80,7 @@ func TestClaim_NonceUnique(t *testing.T) {
 			t.Fatalf("nonce %q", claim.Nonce)
 		}
 		seen[claim.Nonce] = true
-		release(t, claim, dispatch.Released)
+		release(t, claim, dispatch.OutcomeReleased)
 	}
 }
 
@@ -97,5 +97,5 @@ func TestDefaultDir(t *testing.T) {
 	if want := filepath.Join(home, ".pi", "entwurf-v2-locks", id+".lock"); claim.LockPath != want {
 		t.Errorf("lock path is %s, want %s", claim.LockPath, want)
 	}
-	release(t, claim, dispatch.Released)
+	release(t, claim, dispatch.OutcomeReleased)
 }

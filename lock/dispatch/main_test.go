@@ -177,14 +177,14 @@ func release(t *testing.T, claim *dispatch.Claim, want dispatch.Outcome) {
 }
 
 // conflict is that of an id that is not to be had, on which nothing may be changed.
-func conflict(t *testing.T, dir string) *dispatch.Conflict {
+func conflict(t *testing.T, dir string) *dispatch.ConflictError {
 	t.Helper()
 	before := contents(t, dir)
 	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
 	if err == nil {
 		t.Fatalf("the id was had: %+v", claim)
 	}
-	var conflict *dispatch.Conflict
+	var conflict *dispatch.ConflictError
 	var locked *lock.ErrLocked
 	if !errors.As(err, &conflict) || !errors.As(err, &locked) {
 		t.Fatalf("%v is not a conflict", err)
@@ -208,7 +208,7 @@ func taken(t *testing.T, dir string) {
 	if text := read(t, lockPath(dir)); !bytes.Contains(text, []byte(claim.Nonce)) || claim.PID != os.Getpid() {
 		t.Errorf("claimed %+v; on disk is %s", claim, text)
 	}
-	release(t, claim, dispatch.Released)
+	release(t, claim, dispatch.OutcomeReleased)
 	if left := contents(t, dir); left != "" {
 		t.Errorf("left behind: %s", left)
 	}

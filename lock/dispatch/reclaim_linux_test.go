@@ -35,12 +35,12 @@ func takenBy(t *testing.T, dir string) lock.Evidence {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release(t, claim, dispatch.Released)
+	release(t, claim, dispatch.OutcomeReleased)
 	if left := contents(t, dir); left != "" {
 		t.Errorf("left behind: %s", left)
 	}
 	for _, event := range seen.all {
-		if event.Kind == lock.Reclaimed {
+		if event.Kind == lock.EventReclaimed {
 			return event.Evidence
 		}
 	}
@@ -71,7 +71,7 @@ func rewrite(t *testing.T, dir string, changes fields) {
 func TestReclaim_Killed(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
-	if by := takenBy(t, dir); by != lock.KernelLockFree {
+	if by := takenBy(t, dir); by != lock.EvidenceKernelLockFree {
 		t.Errorf("taken over by %q", by)
 	}
 }
@@ -85,7 +85,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
 	rewrite(t, dir, fields{"pid": live, "start": nil, "pidfd": nil})
-	if by := takenBy(t, dir); by != lock.KernelLockFree {
+	if by := takenBy(t, dir); by != lock.EvidenceKernelLockFree {
 		t.Errorf("taken over by %q", by)
 	}
 
@@ -96,7 +96,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 		died(t, dir)
 		rewrite(t, dir, changes)
 		rewrite(t, dir, fields{"pid": live, "kernel_lock": "other:1:2"})
-		if by := takenBy(t, dir); by != lock.PIDReused {
+		if by := takenBy(t, dir); by != lock.EvidencePIDReused {
 			t.Errorf("%v: taken over by %q", changes, by)
 		}
 	}
@@ -192,7 +192,7 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 	wantRespected := func(t *testing.T, dir string) {
 		t.Helper()
 		c := conflict(t, dir)
-		if e := c.Unwrap().(*lock.ErrLocked).Evidence; e != lock.BeingReclaimed {
+		if e := c.Unwrap().(*lock.ErrLocked).Evidence; e != lock.EvidenceBeingReclaimed {
 			t.Errorf("evidence is %q", e)
 		}
 		if !strings.Contains(c.Detail, marker(dir)) {
@@ -263,7 +263,7 @@ func TestReclaim_OnlyUnderTheMarker(t *testing.T) {
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce {
 		t.Errorf("holder is %+v", c.Holder)
 	}
-	release(t, claim, dispatch.Released)
+	release(t, claim, dispatch.OutcomeReleased)
 	if _, err := os.Lstat(marker(dir)); err != nil {
 		t.Error("the marker: ", err)
 	}
@@ -289,7 +289,7 @@ func TestReclaim_WinnerInTheGap(t *testing.T) {
 	if err := errors.Join(theirs.Close(), os.Remove(marker(dir))); err != nil {
 		t.Fatal(err)
 	}
-	release(t, claim, dispatch.Released)
+	release(t, claim, dispatch.OutcomeReleased)
 }
 
 func marker(dir string) string { return lockPath(dir) + ".reclaim" }

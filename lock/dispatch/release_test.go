@@ -39,7 +39,7 @@ func TestRelease_ExactlyOnce(t *testing.T) {
 		for range cap(outcomes) {
 			count[<-outcomes]++
 		}
-		if count[dispatch.Released] != 1 || count[dispatch.Absent] != 99 {
+		if count[dispatch.OutcomeReleased] != 1 || count[dispatch.OutcomeAbsent] != 99 {
 			t.Fatalf("outcomes: %v", count)
 		}
 	}
@@ -50,15 +50,15 @@ func TestRelease_ExactlyOnce(t *testing.T) {
 func TestRelease_LateSparesSuccessor(t *testing.T) {
 	dir := t.TempDir()
 	first := acquire(t, dir)
-	release(t, first, dispatch.Released)
+	release(t, first, dispatch.OutcomeReleased)
 	second := acquire(t, dir)
 	before := contents(t, dir)
-	release(t, first, dispatch.NotOwned)
+	release(t, first, dispatch.OutcomeNotOwned)
 	if after := contents(t, dir); after != before {
 		t.Errorf("a late release changed\n%s\nto\n%s", before, after)
 	}
-	release(t, second, dispatch.Released)
-	release(t, second, dispatch.Absent)
+	release(t, second, dispatch.OutcomeReleased)
+	release(t, second, dispatch.OutcomeAbsent)
 }
 
 // TestRelease_OnlyWhileTheNonceIsOurs: a claim that was taken away by hand, and what
@@ -78,8 +78,8 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 			}
 			put(t, lockPath(dir), text)
 			before := contents(t, dir)
-			release(t, claim, dispatch.NotOwned)
-			release(t, claim, dispatch.NotOwned)
+			release(t, claim, dispatch.OutcomeNotOwned)
+			release(t, claim, dispatch.OutcomeNotOwned)
 			if after := contents(t, dir); after != before {
 				t.Errorf("changed\n%s\nto\n%s", before, after)
 			}
@@ -95,7 +95,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 	claim := acquire(t, dir)
 	text := read(t, lockPath(dir))
 	put(t, lockPath(dir), bytes.ReplaceAll(text, []byte(claim.Nonce), []byte(strings.Repeat("0", len(claim.Nonce)))))
-	release(t, claim, dispatch.NotOwned)
+	release(t, claim, dispatch.OutcomeNotOwned)
 
 	// A copy of it is nobody's.
 	dir = t.TempDir()
@@ -105,7 +105,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, lockPath(dir), text)
-	release(t, claim, dispatch.NotOwned)
+	release(t, claim, dispatch.OutcomeNotOwned)
 	taken(t, dir)
 }
 
@@ -116,8 +116,8 @@ func TestRelease_RemovedByHand(t *testing.T) {
 	if err := os.Remove(lockPath(dir)); err != nil {
 		t.Fatal(err)
 	}
-	release(t, claim, dispatch.Absent)
-	release(t, claim, dispatch.Absent)
+	release(t, claim, dispatch.OutcomeAbsent)
+	release(t, claim, dispatch.OutcomeAbsent)
 	taken(t, dir)
 
 	// With its folder.
@@ -126,7 +126,7 @@ func TestRelease_RemovedByHand(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	release(t, claim, dispatch.Absent)
+	release(t, claim, dispatch.OutcomeAbsent)
 	taken(t, dir)
 }
 
@@ -142,7 +142,7 @@ func TestRelease_AnotherGoroutine(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		release(t, claim, dispatch.Released)
+		release(t, claim, dispatch.OutcomeReleased)
 	}()
 	<-done
 	taken(t, filepath.Join(top, "locks"))
@@ -157,7 +157,7 @@ func TestRelease_ReadBack(t *testing.T) {
 	if err := json.Unmarshal(read(t, lockPath(dir)), &copied); err != nil {
 		t.Fatal(err)
 	}
-	release(t, &copied, dispatch.NotOwned)
-	release(t, claim, dispatch.Released)
-	release(t, &copied, dispatch.Absent)
+	release(t, &copied, dispatch.OutcomeNotOwned)
+	release(t, claim, dispatch.OutcomeReleased)
+	release(t, &copied, dispatch.OutcomeAbsent)
 }

@@ -194,10 +194,10 @@ func TestAppend_LockRemoved(t *testing.T) {
 	l := filled(t, 1)
 	lost := false
 	l.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.Acquired {
+		if e.Kind == lock.EventAcquired {
 			remove(t, l, "ledger.lock")
 		}
-		lost = lost || e.Kind == lock.Lost
+		lost = lost || e.Kind == lock.EventLost
 	})
 	must(t, l, "2", 2)
 	if !lost {

@@ -147,7 +147,7 @@ type watch struct {
 }
 
 func (w *watch) Observe(e lock.Event) {
-	if e.Kind == lock.Reclaimed {
+	if e.Kind == lock.EventReclaimed {
 		w.reclaimed = true
 	}
 	if w.next != nil {

@@ -105,7 +105,7 @@ func TestAppend_OthersLock(t *testing.T) {
 			l.Timeout = -1
 			waiting := make(chan struct{})
 			l.Observer = observer(func(e lock.Event) {
-				if e.Kind == lock.Waiting {
+				if e.Kind == lock.EventWaiting {
 					close(waiting)
 				}
 			})
@@ -131,7 +131,7 @@ func TestAppend_Cancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(background)
 	cause := errors.New("enough")
 	l.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.Waiting {
+		if e.Kind == lock.EventWaiting {
 			cancel(cause)
 		}
 	})
@@ -157,7 +157,7 @@ func TestAppend_DeadHolder(t *testing.T) {
 	var seen []lock.EventKind
 	l.Observer = observer(func(e lock.Event) { seen = append(seen, e.Kind) })
 	must(t, l, "2", 2)
-	if !slices.Contains(seen, lock.Reclaimed) {
+	if !slices.Contains(seen, lock.EventReclaimed) {
 		t.Errorf("observed %v, and not that it was reclaimed", seen)
 	}
 	holds(t, l, `"held"`, "2")

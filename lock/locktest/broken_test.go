@@ -41,7 +41,7 @@ func (f faulty) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, 
 }
 func (f faulty) List(ctx context.Context) iter.Seq2[lock.Entry, error] { return f.list(f.Dir, ctx) }
 
-// hold is a Held with a fault.
+// hold is a Hold with a fault.
 type hold struct {
 	lock.Hold
 	release func(lock.Hold) error

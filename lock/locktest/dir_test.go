@@ -26,7 +26,7 @@ var dirEngine = locktest.Engine{
 	Address: func(t *testing.T) string { return t.TempDir() },
 	OpenAt:  openDir,
 	Lose: func(t *testing.T, _ string, _ lock.Key, held lock.Hold) {
-		if err := os.Remove(held.(*lock.Held).Path()); err != nil {
+		if err := os.Remove(held.(*lock.FileHold).Path()); err != nil {
 			t.Fatal(err)
 		}
 	},

@@ -27,8 +27,8 @@ func (s *subtest) wantListed(key lock.Key) lock.Entry {
 	if e.State != lock.StateHeld {
 		s.Errorf("state is %q, want %q", e.State, lock.StateHeld)
 	}
-	if e.Who == nil || e.Who.PID <= 0 {
-		s.Errorf("who is %+v, want a pid", e.Who)
+	if e.Info == nil || e.Info.PID <= 0 {
+		s.Errorf("who is %+v, want a pid", e.Info)
 	}
 	return e
 }
@@ -49,8 +49,8 @@ func listHolder(s *subtest) {
 	}
 	held := s.acquire(key)
 	e := s.wantListed(key)
-	if e.Who != nil && e.Who.PID != held.Info().PID {
-		s.Errorf("who has pid %d, and the holder %d", e.Who.PID, held.Info().PID)
+	if e.Info != nil && e.Info.PID != held.Info().PID {
+		s.Errorf("who has pid %d, and the holder %d", e.Info.PID, held.Info().PID)
 	}
 	s.release(held)
 	s.untilUnlisted(key)
@@ -90,8 +90,8 @@ func listWaiter(s *subtest) {
 		s.Error("who waits has disappeared")
 	} else {
 		for _, by := range waiting[0].BlockedBy {
-			if holder.Who != nil && by != holder.Who.PID {
-				s.Errorf("blocked by %d, and the holder is %d", by, holder.Who.PID)
+			if holder.Info != nil && by != holder.Info.PID {
+				s.Errorf("blocked by %d, and the holder is %d", by, holder.Info.PID)
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func of(entries ...lock.Entry) lister {
 
 func held(name string, pid int) lock.Entry {
 	return lock.Entry{Key: lock.Key{Space: "s", Name: name}, Granted: true, State: lock.StateHeld,
-		Who: &lock.LockInfo{PID: pid, CreatedAt: time.Now()}}
+		Info: &lock.LockInfo{PID: pid, CreatedAt: time.Now()}}
 }
 
 func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -93,27 +93,27 @@ func TestReport(t *testing.T) {
 		began := time.Now().UTC() // midnight 2000-01-01
 		next := func(s lock.Status) []string {
 			nonce := ""
-			if s.Holder != nil {
-				nonce = s.Holder.Nonce
+			if s.Info != nil {
+				nonce = s.Info.Nonce
 			}
 			return []string{string(s.State), s.Path + " " + nonce}
 		}
 		h := monitor.New(
 			monitor.Engine{Name: "files", Next: next, Lister: of(
-				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", Granted: true, State: lock.StateHeld, Evidence: lock.KernelLockHeld,
-					Who: &lock.LockInfo{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm", Nonce: "N"}},
-				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", State: lock.StateHeld, Evidence: lock.KernelLockHeld,
-					Who: &lock.LockInfo{PID: 13}, BlockedBy: []int{12}},
+				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", Granted: true, State: lock.StateHeld, Evidence: lock.EvidenceKernelLockHeld,
+					Info: &lock.LockInfo{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm", Nonce: "N"}},
+				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", State: lock.StateHeld, Evidence: lock.EvidenceKernelLockHeld,
+					Info: &lock.LockInfo{PID: 13}, BlockedBy: []int{12}},
 				lock.Entry{Key: lock.Key{Space: ".", Name: "b.lock"}, Granted: true, State: lock.StateUnknown},
 				lock.Entry{Key: lock.Key{Space: ".", Name: "c.lock"}, Granted: true, State: lock.StateDead,
-					Who: &lock.LockInfo{PID: 14, CreatedAt: began.Add(time.Hour), Mode: "shared"}},
+					Info: &lock.LockInfo{PID: 14, CreatedAt: began.Add(time.Hour), Mode: "shared"}},
 			)},
 			monitor.Engine{Name: "database", Lister: of(
 				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, Granted: true, State: lock.StateHeld, Activity: "idle",
-					Who: &lock.LockInfo{PID: 98, CreatedAt: began}},
+					Info: &lock.LockInfo{PID: 98, CreatedAt: began}},
 				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, State: lock.StateHeld, Activity: "active",
 					QueryStart: began.Add(time.Second).In(time.FixedZone("", 3600)),
-					Who:        &lock.LockInfo{PID: 99, Cmd: "worker", CreatedAt: began}, BlockedBy: []int{98, 97}},
+					Info:       &lock.LockInfo{PID: 99, Cmd: "worker", CreatedAt: began}, BlockedBy: []int{98, 97}},
 			)},
 		)
 		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
@@ -146,9 +146,9 @@ func TestReport_Empty(t *testing.T) {
 func TestReport_Years(t *testing.T) {
 	e := held("l", 1)
 	for _, zone := range []int{-3600, 3600} { // 10000 in UTC, in its own zone
-		e.Who.CreatedAt = time.Date(9999, 12, 31, 23+(zone+3600)/7200, 59, 59, 0, time.FixedZone("", zone))
+		e.Info.CreatedAt = time.Date(9999, 12, 31, 23+(zone+3600)/7200, 59, 59, 0, time.FixedZone("", zone))
 		r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)}))
-		if l := r.Locks[0]; (l.QueryStart == nil) != (zone < 0) || (l.Duration == nil) != (zone < 0) || (l.Holder == nil) != (zone > 0) {
+		if l := r.Locks[0]; (l.QueryStart == nil) != (zone < 0) || (l.Duration == nil) != (zone < 0) || (l.Info == nil) != (zone > 0) {
 			t.Errorf("zone %d: got %+v", zone, l)
 		}
 	}
@@ -265,7 +265,7 @@ func TestReport_Shared(t *testing.T) {
 func TestReport_Hostile(t *testing.T) {
 	const nasty = "</script><img src=x onerror=alert(1)>\x00\x1b[2J\u009b\u202e\U000e0041\u2028\"\\"
 	e := held(nasty, 1)
-	e.Key.Space, e.Who.Cmd, e.Who.Hostname, e.Who.Mode, e.Activity = nasty, nasty, nasty, nasty, nasty
+	e.Key.Space, e.Info.Cmd, e.Info.Hostname, e.Info.Mode, e.Activity = nasty, nasty, nasty, nasty, nasty
 	e.Evidence, e.Path = nasty, nasty
 	next := func(lock.Status) []string { return []string{nasty} }
 	h := monitor.New(monitor.Engine{Name: nasty, Lister: of(e), Next: next},
@@ -280,7 +280,7 @@ func TestReport_Hostile(t *testing.T) {
 	}
 	r := report(t, h)
 	l := r.Locks[0]
-	for _, got := range []string{l.Namespace, l.EntityID, *l.ApplicationName, *l.Hostname, *l.Mode, string(l.State), string(l.Evidence), l.Path, l.Holder.Cmd, l.Next[0], l.Engine, errorOf(t, r, "b")} {
+	for _, got := range []string{l.Namespace, l.EntityID, *l.ApplicationName, *l.Hostname, *l.Mode, string(l.State), string(l.Evidence), l.Path, l.Info.Cmd, l.Next[0], l.Engine, errorOf(t, r, "b")} {
 		if got != nasty {
 			t.Errorf("%q became %q", nasty, got)
 		}

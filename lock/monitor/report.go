@@ -69,14 +69,14 @@ func describe(engine Engine, e lock.Entry, now time.Time) Lock {
 		BlockedBy: append([]int{}, e.BlockedBy...),
 	}
 	since := e.QueryStart
-	if w := e.Who; w != nil {
+	if w := e.Info; w != nil {
 		l.PID, l.ApplicationName, l.Hostname = &w.PID, known(w.Cmd), known(w.Hostname)
 		if since.IsZero() {
 			since = w.CreatedAt
 		}
 		l.Shared = w.Mode == "shared"
 		if _, err := w.CreatedAt.MarshalText(); err == nil && e.Granted && !w.CreatedAt.IsZero() { // a claim
-			l.Holder = w
+			l.Info = w
 		}
 	}
 	switch {
@@ -98,10 +98,10 @@ func describe(engine Engine, e lock.Entry, now time.Time) Lock {
 
 func mode(e lock.Entry) *string {
 	switch {
-	case e.Who == nil:
+	case e.Info == nil:
 		return nil
-	case e.Who.Mode != "":
-		return &e.Who.Mode
+	case e.Info.Mode != "":
+		return &e.Info.Mode
 	case !e.Granted && e.Activity == "":
 		return nil
 	}

@@ -102,8 +102,8 @@ func TestNotModified(t *testing.T) {
 		for what, change := range map[string]func(){
 			"an engine fails":  func() { failure = fmt.Errorf("gone") },
 			"one more":         func() { entries = append(entries, held("c", 3)) },
-			"another evidence": func() { entries[0].Evidence = lock.KernelLockHeld },
-			"another since":    func() { entries[1].Who = &lock.LockInfo{PID: 2, CreatedAt: time.Now()} },
+			"another evidence": func() { entries[0].Evidence = lock.EvidenceKernelLockHeld },
+			"another since":    func() { entries[1].Info = &lock.LockInfo{PID: 2, CreatedAt: time.Now()} },
 			"one waits":        func() { entries[0].Granted = false },
 		} {
 			change()

@@ -72,7 +72,7 @@ func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (l
 	}
 	if hold := lock.Carried(ctx, identity{l.database, n}); hold != nil {
 		info := hold.Info()
-		return nil, &lock.ErrLocked{Path: key.String(), Info: &info, Verdict: lock.Alive, Evidence: lock.SameProcess, Cause: lock.ErrReentrant}
+		return nil, &lock.ErrLocked{Path: key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
 	}
 	a := &attempt{locker: l, key: key, number: n, mode: m, begun: time.Now()}
 	for tries := l.conns; ; tries-- {
@@ -113,7 +113,7 @@ var errStale = errors.New("stale connection")
 
 // run tries, and then waits. On failure nothing is held, and the connection has been
 // given back, or destroyed.
-func (a *attempt) run(ctx context.Context, try bool) (*Held, error) {
+func (a *attempt) run(ctx context.Context, try bool) (*Hold, error) {
 	if err := a.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
 			a.giveBack() // it will be prepared the next time
@@ -142,7 +142,7 @@ func (a *attempt) beginWait(ctx context.Context) {
 	a.waited = true
 	if a.locker.options.Observer != nil {
 		locked := a.locked(ctx)
-		a.locker.observe(lock.Event{Kind: lock.Waiting, Path: a.key.String(), Holder: locked.Info, Evidence: locked.Evidence})
+		a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: locked.Info, Evidence: locked.Evidence})
 	}
 }
 

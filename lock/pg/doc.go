@@ -24,7 +24,7 @@
 //
 // # Fence
 //
-// Held.Fence comes of the sequence holdfast_fence, and is had together with the lock.
+// Hold.Fence comes of the sequence holdfast_fence, and is had together with the lock.
 // To refuse a writer who comes too late, keep it where you write, and check it there:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
@@ -36,7 +36,7 @@
 // # Loss
 //
 // A goroutine watches the connection of each hold that lasts. If the session ends (a
-// restart of the server, pg_terminate_backend, a network that is cut), Held.Lost is
+// restart of the server, pg_terminate_backend, a network that is cut), Hold.Lost is
 // closed and its contexts end, with ErrLost: within milliseconds where the server
 // says so, and within about eleven seconds, by TCP keepalives, where nobody says
 // anything. Others may have the lock from then on. The server is told to look as often,

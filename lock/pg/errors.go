@@ -29,6 +29,6 @@ var (
 	ErrDeadlock = errors.New("deadlock: those who wait, wait for each other")
 )
 
-// SessionHolds is the evidence for a holder: the server drops the lock of a session
+// EvidenceSessionHolds is the evidence for a holder: the server drops the lock of a session
 // that ends.
-const SessionHolds lock.Evidence = "a session of the database holds the lock"
+const EvidenceSessionHolds lock.Evidence = "a session of the database holds the lock"

@@ -23,9 +23,9 @@ type identity struct {
 	number   number
 }
 
-// Held is a lock that is held, on a connection of its own. Its methods may be called
+// Hold is a lock that is held, on a connection of its own. Its methods may be called
 // by several goroutines at once.
-type Held struct {
+type Hold struct {
 	attempt *attempt
 	info    lock.LockInfo
 	fence   int64
@@ -43,11 +43,11 @@ type Held struct {
 	watching chan struct{}      // closed when it has ended
 }
 
-var _ lock.Hold = (*Held)(nil)
+var _ lock.Hold = (*Hold)(nil)
 
-// hold makes an attempt that was granted a Held.
-func (a *attempt) hold(ctx context.Context, fence int64) (*Held, error) {
-	h := &Held{
+// hold makes an attempt that was granted a Hold.
+func (a *attempt) hold(ctx context.Context, fence int64) (*Hold, error) {
+	h := &Hold{
 		attempt: a, fence: fence, since: time.Now(),
 		info: lock.LockInfo{
 			PID: int(a.conn.Conn().PgConn().PID()), CreatedAt: time.Now().UTC(),
@@ -61,12 +61,12 @@ func (a *attempt) hold(ctx context.Context, fence int64) (*Held, error) {
 		}
 	}
 	h.starting = time.AfterFunc(watchAfter, h.startWatch)
-	a.locker.observe(lock.Event{Kind: lock.Acquired, Path: a.key.String(), Duration: h.since.Sub(a.begun)})
+	a.locker.observe(lock.Event{Kind: lock.EventAcquired, Path: a.key.String(), Duration: h.since.Sub(a.begun)})
 	return h, nil
 }
 
 // is reports whether h is of the lock with this identity, or, for a Locker, of it.
-func (h *Held) is(id any) bool {
+func (h *Hold) is(id any) bool {
 	switch id := id.(type) {
 	case identity:
 		return id == identity{h.attempt.locker.database, h.attempt.number}
@@ -77,15 +77,15 @@ func (h *Held) is(id any) bool {
 }
 
 // Key returns the lock's key.
-func (h *Held) Key() lock.Key { return h.attempt.key }
+func (h *Hold) Key() lock.Key { return h.attempt.key }
 
 // Info tells who has the lock: PID is that of the server's process for this session,
 // as List shows it.
-func (h *Held) Info() lock.LockInfo { return h.info }
+func (h *Hold) Info() lock.LockInfo { return h.info }
 
 // Fence returns a number that is greater than that of every earlier holder of any
 // lock of this database. A shared lock has none (errors.ErrUnsupported).
-func (h *Held) Fence() (int64, error) {
+func (h *Hold) Fence() (int64, error) {
 	if h.info.Mode == shared.name {
 		return 0, fmt.Errorf("pg: fence of %s: readers have none: %w", h.attempt.key, errors.ErrUnsupported)
 	}
@@ -93,17 +93,17 @@ func (h *Held) Fence() (int64, error) {
 }
 
 // Lost is closed when the session that had the lock has ended.
-func (h *Held) Lost() <-chan struct{} { return h.tie.Lost() }
+func (h *Hold) Lost() <-chan struct{} { return h.tie.Lost() }
 
 // Context returns a context that is done when parent is, or, with a cause that
 // matches lock.ErrLost, when the lock is lost. It carries the hold: see lock.Tie.
-func (h *Held) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
+func (h *Hold) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
 
 // Release gives the lock back, and its connection to the pool. Only the first call
 // does so; further ones return nil. If the lock was not ours any more, or if it can't
 // be told, the connection is closed, which frees the lock, and the error matches
 // lock.ErrLost.
-func (h *Held) Release() error {
+func (h *Hold) Release() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -126,7 +126,7 @@ func (h *Held) Release() error {
 	}
 	a.giveBack()
 	h.tie.End()
-	a.locker.observe(lock.Event{Kind: lock.Released, Path: a.key.String(), Duration: time.Since(h.since)})
+	a.locker.observe(lock.Event{Kind: lock.EventReleased, Path: a.key.String(), Duration: time.Since(h.since)})
 	return nil
 }
 
@@ -147,12 +147,12 @@ func (a *attempt) unlock() (had bool, err error) {
 }
 
 // lose makes the loss known.
-func (h *Held) lose(why error) {
+func (h *Hold) lose(why error) {
 	cause := fmt.Errorf("pg: hold %s: %w", h.attempt.key, lock.ErrLost)
 	if why != nil {
 		cause = fmt.Errorf("%w: %w", cause, why)
 	}
 	if h.tie.Lose(cause) {
-		h.attempt.locker.observe(lock.Event{Kind: lock.Lost, Path: h.attempt.key.String(), Duration: time.Since(h.since)})
+		h.attempt.locker.observe(lock.Event{Kind: lock.EventLost, Path: h.attempt.key.String(), Duration: time.Since(h.since)})
 	}
 }

@@ -26,7 +26,7 @@ func TestNumericSpace(t *testing.T) {
 		}
 		exec1(t, c, "SELECT pg_advisory_unlock_all()")
 		entries := listed(t, l)
-		if len(entries) != 1 || entries[0].Key != held.Key() || entries[0].Who.PID != held.Info().PID {
+		if len(entries) != 1 || entries[0].Key != held.Key() || entries[0].Info.PID != held.Info().PID {
 			t.Errorf("%d: listed as %+v", n, entries)
 		}
 		check(t, held.Release())

@@ -51,18 +51,18 @@ func entry(rows pgx.CollectableRow) (lock.Entry, error) {
 	var queryStart, since *time.Time
 	var blockedBy []int32
 	var space, name *string
-	e := lock.Entry{State: lock.StateHeld, Evidence: SessionHolds, Who: &lock.LockInfo{}}
-	err := rows.Scan(&classid, &objid, &sub, &mode, &e.Granted, &e.Who.PID, &e.Who.Cmd, &e.Activity, &queryStart, &since,
-		&e.Who.Hostname, &blockedBy, &space, &name)
+	e := lock.Entry{State: lock.StateHeld, Evidence: EvidenceSessionHolds, Info: &lock.LockInfo{}}
+	err := rows.Scan(&classid, &objid, &sub, &mode, &e.Granted, &e.Info.PID, &e.Info.Cmd, &e.Activity, &queryStart, &since,
+		&e.Info.Hostname, &blockedBy, &space, &name)
 	if err != nil {
 		return e, err
 	}
-	e.Who.Mode = modeName(mode)
+	e.Info.Mode = modeName(mode)
 	if queryStart != nil {
 		e.QueryStart = *queryStart
 	}
 	if since != nil {
-		e.Who.CreatedAt = *since
+		e.Info.CreatedAt = *since
 	}
 	for _, pid := range blockedBy {
 		e.BlockedBy = append(e.BlockedBy, int(pid))

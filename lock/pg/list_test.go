@@ -33,21 +33,21 @@ func TestQueryAdvisoryLocks(t *testing.T) {
 		t.Fatalf("listed: %+v, want two", entries)
 	}
 	e := entries[0]
-	if !e.Granted || e.Key != k || e.Who.PID != held.Info().PID || e.Who.Cmd != "list me" || e.Who.Mode != "" ||
-		e.Activity != "idle" || e.QueryStart.IsZero() || e.Who.CreatedAt.IsZero() || e.State != lock.StateHeld ||
-		e.Evidence != pg.SessionHolds || len(e.BlockedBy) != 0 {
-		t.Errorf("the holder: %+v, %+v", e, e.Who)
+	if !e.Granted || e.Key != k || e.Info.PID != held.Info().PID || e.Info.Cmd != "list me" || e.Info.Mode != "" ||
+		e.Activity != "idle" || e.QueryStart.IsZero() || e.Info.CreatedAt.IsZero() || e.State != lock.StateHeld ||
+		e.Evidence != pg.EvidenceSessionHolds || len(e.BlockedBy) != 0 {
+		t.Errorf("the holder: %+v, %+v", e, e.Info)
 	}
 	e = entries[1]
-	if e.Granted || e.Key != k || e.Who.Cmd != "waits" || e.Activity != "active" || e.QueryStart.IsZero() ||
+	if e.Granted || e.Key != k || e.Info.Cmd != "waits" || e.Activity != "active" || e.QueryStart.IsZero() ||
 		!slices.Equal(e.BlockedBy, []int{held.Info().PID}) {
-		t.Errorf("who waits: %+v, %+v", e, e.Who)
+		t.Errorf("who waits: %+v, %+v", e, e.Info)
 	}
 	check(t, held.Release())
 	check(t, await(t, "the lock", came).mustHave(t).Release())
 	reader, err := l.AcquireShared(limited(t), k)
 	check(t, err)
-	if entries := listed(t, l); len(entries) != 1 || entries[0].Who.Mode != "shared" {
+	if entries := listed(t, l); len(entries) != 1 || entries[0].Info.Mode != "shared" {
 		t.Errorf("a reader is listed as %+v", entries)
 	}
 	check(t, reader.Release())
@@ -68,8 +68,8 @@ func TestListOfOthers(t *testing.T) {
 			want = append(want, lock.Key{Space: "", Name: "7"})
 		}
 		for _, e := range listed(t, l) {
-			if !slices.Contains(want, e.Key) || !e.Granted || e.Who.PID == 0 && e.Key.Name != "7" {
-				t.Errorf("listed: %+v, %+v", e, e.Who)
+			if !slices.Contains(want, e.Key) || !e.Granted || e.Info.PID == 0 && e.Key.Name != "7" {
+				t.Errorf("listed: %+v, %+v", e, e.Info)
 			}
 		}
 		if n := len(listed(t, l)); n != len(want) {
@@ -112,7 +112,7 @@ func TestListOfUnprivileged(t *testing.T) {
 	low := open(t, pg.Options{Conn: as(conn, role)})
 	held := acquire(t, l, k)
 	entries := listed(t, low)
-	if len(entries) != 1 || entries[0].Key != k || entries[0].Who.PID != held.Info().PID {
+	if len(entries) != 1 || entries[0].Key != k || entries[0].Info.PID != held.Info().PID {
 		t.Errorf("listed: %+v", entries)
 	}
 	_, err := low.TryAcquire(limited(t), k)

@@ -12,7 +12,7 @@ const holderPatience = 2 * time.Second
 
 // locked describes who is in the way, as far as it can be told.
 func (a *attempt) locked(ctx context.Context) *lock.ErrLocked {
-	locked := &lock.ErrLocked{Path: a.key.String(), Verdict: lock.Alive, Evidence: SessionHolds}
+	locked := &lock.ErrLocked{Path: a.key.String(), State: lock.StateHeld, Evidence: EvidenceSessionHolds}
 	limited, cancel := context.WithTimeout(ctx, holderPatience)
 	defer cancel()
 	if a.conn == nil || a.conn.Conn().IsClosed() {

@@ -63,7 +63,7 @@ func TestServerStops(t *testing.T) {
 	l := open(t, pg.Options{Conn: s.Conn()})
 	var fence int64
 	for name, stop := range map[string]func() error{"End": s.End, "Kill": s.Kill} {
-		k, idle := key(), []*pg.Held{}
+		k, idle := key(), []*pg.Hold{}
 		for range 8 {
 			idle = append(idle, acquire(t, l, key()))
 		}

@@ -150,12 +150,12 @@ func key() lock.Key {
 	return lock.Key{Space: "test", Name: fmt.Sprint(os.Getpid(), "-", lastKey.Add(1))}
 }
 
-func acquire(t testing.TB, l lock.Locker, k lock.Key) *pg.Held {
+func acquire(t testing.TB, l lock.Locker, k lock.Key) *pg.Hold {
 	t.Helper()
 	held, err := l.Acquire(limited(t), k)
 	check(t, err)
 	t.Cleanup(func() { _ = held.Release() })
-	return held.(*pg.Held)
+	return held.(*pg.Hold)
 }
 
 func check(t testing.TB, err error) {

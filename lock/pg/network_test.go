@@ -88,7 +88,7 @@ func TestReleaseInSilence(t *testing.T) {
 	t.Logf("Release ended after %v", time.Since(released))
 	wantIs(t, err, lock.ErrLost)
 	await(t, "Lost", held.Lost())
-	if n := r.count(lock.Lost); n != 1 {
+	if n := r.count(lock.EventLost); n != 1 {
 		t.Errorf("%d losses are told, want 1", n)
 	}
 	wantIdle(t, l)
@@ -151,7 +151,7 @@ func TestEarlyCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
 	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: observeFunc(func(e lock.Event) {
-		if e.Kind == lock.Waiting {
+		if e.Kind == lock.EventWaiting {
 			p.pause()
 			time.AfterFunc(10*time.Millisecond, cancel) // any time after the query is on its way
 		}

@@ -53,22 +53,22 @@ func TestObserver(t *testing.T) {
 	held := await(t, "the lock", came).mustHave(t)
 	check(t, held.Release())
 	check(t, held.Release())
-	want := []lock.EventKind{lock.Waiting, lock.Acquired, lock.Released}
+	want := []lock.EventKind{lock.EventWaiting, lock.EventAcquired, lock.EventReleased}
 	if got := r.kinds(); !slices.Equal(got, want) {
 		t.Fatalf("events %v, want %v", got, want)
 	}
 	waiting := r.events[0]
-	if waiting.Holder == nil || waiting.Holder.PID != first.Info().PID || waiting.Evidence != pg.SessionHolds ||
+	if waiting.Info == nil || waiting.Info.PID != first.Info().PID || waiting.Evidence != pg.EvidenceSessionHolds ||
 		waiting.Path != k.String() || waiting.Cmd != "observed" {
-		t.Errorf("event of the wait: %+v, with holder %+v", waiting, waiting.Holder)
+		t.Errorf("event of the wait: %+v, with holder %+v", waiting, waiting.Info)
 	}
 }
 
 // TestObserverOfLoss: a loss is told once, whoever finds out, and is no release.
 func TestObserverOfLoss(t *testing.T) {
-	for name, find := range map[string]func(*pg.Held){
-		"watcher": func(h *pg.Held) { <-h.Lost() },
-		"release": func(*pg.Held) {},
+	for name, find := range map[string]func(*pg.Hold){
+		"watcher": func(h *pg.Hold) { <-h.Lost() },
+		"release": func(*pg.Hold) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, k := &recorder{}, key()
@@ -79,7 +79,7 @@ func TestObserverOfLoss(t *testing.T) {
 			for range 3 {
 				_ = held.Release()
 			}
-			want := []lock.EventKind{lock.Acquired, lock.Lost}
+			want := []lock.EventKind{lock.EventAcquired, lock.EventLost}
 			if got := r.kinds(); !slices.Equal(got, want) {
 				t.Errorf("events %v, want %v", got, want)
 			}
@@ -118,8 +118,8 @@ func TestLossRacesRelease(t *testing.T) {
 		}
 		check(t, await(t, "the end of the session", terminated))
 	}
-	if got := r.count(lock.Lost); got != lost || r.count(lock.Released) != 100-lost {
-		t.Errorf("%d losses and %d releases are told, want %d of 100", got, r.count(lock.Released), lost)
+	if got := r.count(lock.EventLost); got != lost || r.count(lock.EventReleased) != 100-lost {
+		t.Errorf("%d losses and %d releases are told, want %d of 100", got, r.count(lock.EventReleased), lost)
 	}
 	t.Logf("%d of 100 were lost", lost)
 	wantIdle(t, l)

@@ -93,7 +93,7 @@ func TestLockTimeout(t *testing.T) {
 	}
 	check(t, held.Release())
 	wantFree(t, l, k)
-	if n := observer.count(lock.Acquired); n != 0 {
+	if n := observer.count(lock.EventAcquired); n != 0 {
 		t.Errorf("%d acquisitions are reported, of none", n)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // startWatch begins to watch the connection, unless the hold is over.
-func (h *Held) startWatch() {
+func (h *Hold) startWatch() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over {
@@ -26,7 +26,7 @@ func (h *Held) startWatch() {
 }
 
 // stopWatch gives the connection back to the caller, who has h.mu.
-func (h *Held) stopWatch() {
+func (h *Hold) stopWatch() {
 	h.starting.Stop()
 	if h.stop != nil {
 		h.stop()
@@ -36,7 +36,7 @@ func (h *Held) stopWatch() {
 
 // watch returns when ctx is done, or with the reason when the lock is lost: the
 // server says nothing to a session that asks nothing, until it ends it.
-func (h *Held) watch(ctx context.Context) error {
+func (h *Hold) watch(ctx context.Context) error {
 	lease := h.attempt.locker.options.Lease
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
@@ -66,7 +66,7 @@ func trusted(lease time.Duration) time.Duration { return lease - lease/10 }
 var errNotHeard = errors.New("the server has not been heard of within the lease")
 
 // renew tells the server that we live.
-func (h *Held) renew(ctx context.Context, lease time.Duration) error {
+func (h *Hold) renew(ctx context.Context, lease time.Duration) error {
 	begun := time.Now()
 	// By either clock: one that stands still while the machine sleeps says nothing.
 	elapsed := max(begun.Sub(h.beat), begun.Round(0).Sub(h.beat.Round(0)))
@@ -90,7 +90,7 @@ func (h *Held) renew(ctx context.Context, lease time.Duration) error {
 
 // beginLease has the server end this session when it hears nothing of it for so
 // long. The answer that counts is asked for after the lock was granted.
-func (h *Held) beginLease(ctx context.Context) error {
+func (h *Hold) beginLease(ctx context.Context) error {
 	h.beat = time.Now()
 	var set string
 	err := h.attempt.query(ctx, "SELECT set_config('idle_session_timeout', $1, false)",

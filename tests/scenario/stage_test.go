@@ -91,9 +91,9 @@ func open(t *testing.T, s site, name string) *stage {
 // Observe is the locks'.
 func (st *stage) Observe(e lock.Event) {
 	switch e.Kind {
-	case lock.Waiting:
+	case lock.EventWaiting:
 		st.waits <- struct{}{}
-	case lock.Acquired:
+	case lock.EventAcquired:
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		st.locked++

@@ -77,7 +77,7 @@ func timed(do func() error) func() (float64, error) {
 
 // populate takes n locks in a folder, and returns how to release them.
 func populate(dir string, n int) (release func(), err error) {
-	var all []*lock.Held
+	var all []*lock.FileHold
 	release = func() {
 		for _, held := range all {
 			held.Release()
