@@ -17,6 +17,9 @@ var acquirers = map[string]func(lock.File, context.Context) (*lock.FileHold, err
 	"TryAcquire":       lock.File.TryAcquire,
 	"AcquireShared":    lock.File.AcquireShared,
 	"TryAcquireShared": lock.File.TryAcquireShared,
+	"AcquireSharedWithin": func(f lock.File, ctx context.Context) (*lock.FileHold, error) {
+		return f.AcquireSharedWithin(ctx, patience)
+	},
 }
 
 func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.FileHold) {
@@ -113,7 +116,8 @@ func TestDo_Releases(t *testing.T) {
 	mine := errors.New("mine")
 	panicked := &struct{ int }{1}
 	do := map[string]func(fn func(context.Context) error) error{
-		"Do": func(fn func(context.Context) error) error { return f.Do(t.Context(), fn) },
+		"Do":       func(fn func(context.Context) error) error { return f.Do(t.Context(), fn) },
+		"DoShared": func(fn func(context.Context) error) error { return f.DoShared(t.Context(), fn) },
 		"TryDo": func(fn func(context.Context) error) error {
 			acquired, err := f.TryDo(t.Context(), fn)
 			if !acquired {

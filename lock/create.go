@@ -209,12 +209,12 @@ func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
 // newNonce returns 16 random bytes, in base32.
 func newNonce() string { return rand.Text() }
 
-// encode gives a claim of ours as File.Fields wants it.
+// encode gives a claim of ours as Format.Fields wants it.
 func (a *attempt) encode(c LockInfo) ([]byte, error) {
-	if a.file.Fields == nil {
+	if a.file.Format == nil || a.file.Format.Fields == nil {
 		return c.encode(nil)
 	}
-	return c.encode(a.file.Fields(c))
+	return c.encode(a.file.Format.Fields(c))
 }
 
 // renews reports whether others may have to judge this holder by age, because

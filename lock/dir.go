@@ -24,7 +24,7 @@ type Dir struct {
 	File File
 }
 
-var _ Locker = Dir{}
+var _ SharedLocker = Dir{}
 
 // Acquire is File.Acquire.
 func (d Dir) Acquire(ctx context.Context, key Key) (Hold, error) {
@@ -151,7 +151,7 @@ func (d Dir) absolute() (Dir, error) {
 // judge looks again at what List found, if File has settings by which acquiring
 // would judge it otherwise.
 func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.KernelLocks) (Status, error) {
-	if d.File.Parse == nil && d.File.StaleAfter == 0 {
+	if !d.File.ownParse() && d.File.StaleAfter == 0 {
 		return s, nil
 	}
 	f, err := d.At(key)

@@ -216,12 +216,12 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 		}
 	}
 	// Another program's format.
-	d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: -1, Parse: func(data []byte) (lock.LockInfo, error) {
+	d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: -1, Format: &lock.Format{Parse: func(data []byte) (lock.LockInfo, error) {
 		if !strings.HasPrefix(string(data), "pid 1") {
 			return lock.LockInfo{}, errors.New("not ours")
 		}
 		return lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Unix(1e9, 0), Cmd: "parsed"}, nil
-	}}}
+	}}}}
 	at, _ := d.At(key)
 	if err := os.Mkdir(filepath.Dir(at.Path), 0o755); err != nil {
 		t.Fatal(err)

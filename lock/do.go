@@ -14,10 +14,13 @@ import (
 // done.
 func (f File) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, err := f.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return do(ctx, held, fn)
+	return do(ctx, held, err, fn)
+}
+
+// DoShared is Do with a shared lock, see AcquireShared.
+func (f File) DoShared(ctx context.Context, fn func(context.Context) error) error {
+	held, err := f.AcquireShared(ctx)
+	return do(ctx, held, err, fn)
 }
 
 // TryDo is Do, but skips fn when somebody else has the lock, or the caller's own
@@ -35,12 +38,15 @@ func tryDo(ctx context.Context, held Hold, err error, fn func(context.Context) e
 	} else if err != nil {
 		return false, err
 	}
-	return true, do(ctx, held, fn)
+	return true, do(ctx, held, nil, fn)
 }
 
-// do calls fn and releases h, whichever way fn ends: by return, panic, or
-// runtime.Goexit.
-func do(ctx context.Context, h Hold, fn func(context.Context) error) (err error) {
+// do goes on from acquiring the lock: it calls fn and releases h, whichever way fn ends,
+// by return, panic, or runtime.Goexit.
+func do(ctx context.Context, h Hold, acquireErr error, fn func(context.Context) error) (err error) {
+	if acquireErr != nil {
+		return acquireErr
+	}
 	defer func() {
 		if rerr := h.Release(); err == nil {
 			err = rerr

@@ -50,7 +50,13 @@ var (
 )
 
 // ErrLocked is returned, as a pointer, when somebody else has the lock, or may
-// have: for contention, and for nothing else.
+// have: for contention, and for nothing else. It is a type, and not a value to compare
+// with:
+//
+//	var locked *lock.ErrLocked
+//	if errors.As(err, &locked) {
+//		log.Print(locked.Info) // who has it, if that is known
+//	}
 type ErrLocked struct {
 	// RepoID is set by RepoLock.
 	RepoID string

@@ -48,17 +48,9 @@ type File struct {
 	// Observer, if set, is told what becomes of the lock.
 	Observer Observer
 
-	// Fields and Parse, if set, make the lock file one that other programs
-	// understand, which have a format of their own.
-	//
-	// Fields returns what the claim is to have beyond LockInfo's own fields, by
-	// name. It must give the same for the same Nonce, as it is called again when a
-	// claim is renewed.
-	Fields func(LockInfo) map[string]string
-	// Parse reads what is in a lock file, of this program or another. What it
-	// returns an error for is nobody's to remove: it stays locked, whatever its
-	// age. It must understand what Fields makes.
-	Parse func(data []byte) (LockInfo, error)
+	// Format, if set, makes the lock file one that other programs understand, which
+	// have a format of their own.
+	Format *Format
 
 	// Of RepoLock:
 	repoID   string // not empty: its rules on bare claims count
@@ -73,6 +65,22 @@ type File struct {
 	park         func(step)
 	noKernelLock bool
 }
+
+// Format is what other programs' lock files have, that holdfast's have not. Each of its
+// fields may be nil.
+type Format struct {
+	// Fields returns what the claim is to have beyond LockInfo's own fields, by
+	// name. It must give the same for the same Nonce, as it is called again when a
+	// claim is renewed.
+	Fields func(LockInfo) map[string]string
+	// Parse reads what is in a lock file, of this program or another. What it
+	// returns an error for is nobody's to remove: it stays locked, whatever its
+	// age. It must understand what Fields makes.
+	Parse func(data []byte) (LockInfo, error)
+}
+
+// ownParse reports whether the File has a way of its own to read lock files.
+func (f File) ownParse() bool { return f.Format != nil && f.Format.Parse != nil }
 
 // step names a point of the protocol at which a process can die.
 type step string

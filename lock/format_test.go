@@ -63,10 +63,12 @@ func sign(data []byte) (lock.LockInfo, error) {
 func signed(t *testing.T, owner string) lock.File {
 	return lock.File{
 		Path: filepath.Join(t.TempDir(), "lock"),
-		Fields: func(c lock.LockInfo) map[string]string {
-			return map[string]string{"owner": owner, "when": c.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n"}
+		Format: &lock.Format{
+			Fields: func(c lock.LockInfo) map[string]string {
+				return map[string]string{"owner": owner, "when": c.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n"}
+			},
+			Parse: sign,
 		},
-		Parse: sign,
 	}
 }
 
@@ -115,7 +117,7 @@ func TestFile_FieldsRefused(t *testing.T) {
 		"too large":   {"x": strings.Repeat("x", 64<<10)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Fields: func(lock.LockInfo) map[string]string { return fields }}
+			f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Format: &lock.Format{Fields: func(lock.LockInfo) map[string]string { return fields }}}
 			if err := tryErr(t, f); !errors.Is(err, lock.ErrInvalidName) {
 				t.Errorf("error is %v", err)
 			}
@@ -161,9 +163,9 @@ func TestFile_Parse(t *testing.T) {
 // package json reads as the same.
 func TestFields_OwnNames(t *testing.T) {
 	for _, name := range []string{"pid", "Released", "MODE", "Boot_ID"} {
-		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Fields: func(lock.LockInfo) map[string]string {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Format: &lock.Format{Fields: func(lock.LockInfo) map[string]string {
 			return map[string]string{name: "x"}
-		}}
+		}}}
 		if _, err := f.TryAcquire(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
 			t.Errorf("%s: %v", name, err)
 		}

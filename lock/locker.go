@@ -32,6 +32,16 @@ type Locker interface {
 	List(ctx context.Context) iter.Seq2[Entry, error]
 }
 
+// SharedLocker is a Locker that has shared locks as well: any number of readers can have
+// one together, and none beside an exclusive holder. A shared lock has no fence.
+type SharedLocker interface {
+	Locker
+	// AcquireShared takes the lock as a reader, waiting for as long as ctx allows.
+	AcquireShared(ctx context.Context, key Key) (Hold, error)
+	// TryAcquireShared takes the lock as a reader, if no writer has it, or waits for it.
+	TryAcquireShared(ctx context.Context, key Key) (Hold, error)
+}
+
 // Hold is a lock that is held. Its methods may be called by several goroutines at
 // once.
 type Hold interface {
@@ -114,13 +124,23 @@ func AcquireWithin(ctx context.Context, l Locker, key Key, limit time.Duration) 
 		func(ctx context.Context) (Hold, error) { return l.TryAcquire(ctx, key) })
 }
 
+// AcquireSharedWithin is AcquireWithin for a shared lock.
+func AcquireSharedWithin(ctx context.Context, l SharedLocker, key Key, limit time.Duration) (Hold, error) {
+	return within(ctx, limit,
+		func(ctx context.Context) (Hold, error) { return l.AcquireShared(ctx, key) },
+		func(ctx context.Context) (Hold, error) { return l.TryAcquireShared(ctx, key) })
+}
+
 // Do is File.Do for any engine.
 func Do(ctx context.Context, l Locker, key Key, fn func(context.Context) error) error {
 	held, err := l.Acquire(ctx, key)
-	if err != nil {
-		return err
-	}
-	return do(ctx, held, fn)
+	return do(ctx, held, err, fn)
+}
+
+// DoShared is File.DoShared for any engine that has shared locks.
+func DoShared(ctx context.Context, l SharedLocker, key Key, fn func(context.Context) error) error {
+	held, err := l.AcquireShared(ctx, key)
+	return do(ctx, held, err, fn)
 }
 
 // TryDo is File.TryDo for any engine.

@@ -59,7 +59,7 @@ func (f *found) read(p *place, file *platform.File) (err error) {
 	f.claim, err = p.decode(f.data)
 	switch {
 	case err == nil:
-	case p.file.Parse != nil && !(f.info.Marked() && f.isDebris()):
+	case p.file.ownParse() && !(f.info.Marked() && f.isDebris()):
 		f.content, f.claim = contentAlien, nil
 	// Somebody's data may lie at the path by mistake. It takes a caller who says
 	// that age counts to have it taken for a dead holder's.
@@ -83,10 +83,10 @@ func (f *found) holder() *LockInfo {
 
 // decode reads a claim, in the format of the File.
 func (p *place) decode(data []byte) (*claim, error) {
-	if p.file.Parse == nil {
+	if !p.file.ownParse() {
 		return decodeClaim(data)
 	}
-	info, err := p.file.Parse(data)
+	info, err := p.file.Format.Parse(data)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,29 @@ func unknown() lock.ErrLocked {
 	return lock.ErrLocked{Path: "/data/index.json.lock", State: lock.StateUnknown, Evidence: lock.EvidenceUnreadable, Waited: 40 * time.Millisecond}
 }
 
+// TestErrLocked_Golden: that it is held, or may be, by whom, on what evidence, what to do.
+func TestErrLocked_Golden(t *testing.T) {
+	const by = ` by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: `
+	foreign, being, shared, own := known(), known(), known(), known()
+	foreign.State, foreign.Evidence = lock.StateUnknown, lock.EvidenceForeignHost
+	being.Info, being.Evidence = nil, lock.EvidenceBeingReclaimed
+	shared.Shared = true
+	own.Evidence = lock.EvidenceSameProcess
+	for want, locked := range map[string]*lock.ErrLocked{
+		" is held" + by + "kernel lock held; wait for it, or end that process":                                                     known().At(messageNow, nil),
+		" is held" + by + "kernel lock held; gave up after 5s: " + errTimedOut.Error() + "; wait for it, or end that process":      known().At(messageNow, errTimedOut),
+		" may be held" + by + "claim from another host; if that holder is gone, remove the file":                                   foreign.At(messageNow, nil),
+		" may be held: claim unreadable; if no program is using the lock, remove the file":                                         unknown().At(messageNow, nil),
+		" is held by readers, one of them" + by[len(" by"):] + "kernel lock held; wait for it":                                     shared.At(messageNow, nil),
+		" is held" + by + "the process that wrote the claim is running; the caller holds this lock already":                        own.At(messageNow, lock.ErrReentrant),
+		" is held: " + string(lock.EvidenceBeingReclaimed) + "; try again; if no process is at work on the lock, remove that file": being.At(messageNow, nil),
+	} {
+		if want = "locked: /data/index.json.lock" + want; locked.Error() != want {
+			t.Errorf("message is\n%s\nwant\n%s", locked, want)
+		}
+	}
+}
+
 // TestUserMessage_Golden: what, how long, who and since when, three things to try.
 func TestUserMessage_Golden(t *testing.T) {
 	foreign := known()

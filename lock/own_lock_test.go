@@ -152,7 +152,7 @@ func TestOwnLock_Replaced(t *testing.T) {
 		run        func(t *testing.T, f lock.File) error
 	}{
 		{"claiming fails", lock.StepChecked, false, func(t *testing.T, f lock.File) error {
-			f.Fields = func(lock.LockInfo) map[string]string { return map[string]string{"pid": "1"} }
+			f.Format = &lock.Format{Fields: func(lock.LockInfo) map[string]string { return map[string]string{"pid": "1"} }}
 			return second(f.TryAcquire(t.Context()))
 		}},
 		{"releasing", lock.StepClaimed, false, func(t *testing.T, f lock.File) error {

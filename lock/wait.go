@@ -46,6 +46,11 @@ func (f File) AcquireWithin(ctx context.Context, limit time.Duration) (*FileHold
 	return within(ctx, limit, f.Acquire, f.TryAcquire)
 }
 
+// AcquireSharedWithin is AcquireWithin for a shared lock, see AcquireShared.
+func (f File) AcquireSharedWithin(ctx context.Context, limit time.Duration) (*FileHold, error) {
+	return within(ctx, limit, f.AcquireShared, f.TryAcquireShared)
+}
+
 // within acquires with a limit, however short.
 func within[H Hold](ctx context.Context, limit time.Duration, acquire, try func(context.Context) (H, error)) (H, error) {
 	switch {

@@ -103,21 +103,13 @@ func (o *runOptions) title() string {
 
 // acquire gets the lock as the options say.
 func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.FileHold, error) {
-	if o.try || o.timed && o.timeout == 0 || isObstacle(o.lock) {
+	if o.try || isObstacle(o.lock) {
 		return file.TryAcquire(ctx)
 	}
-	timed, cancel := ctx, func() {}
 	if o.timed {
-		timed, cancel = context.WithTimeout(ctx, o.timeout)
+		return file.AcquireWithin(ctx, o.timeout)
 	}
-	defer cancel()
-	held, err := file.Acquire(timed)
-	var locked *lock.ErrLocked
-	if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &locked) {
-		// The time was up before the first look. A lock that is free is ours.
-		return file.TryAcquire(ctx)
-	}
-	return held, err
+	return file.Acquire(ctx)
 }
 
 // isObstacle reports whether there is something at a lock's path that no holder

@@ -88,12 +88,14 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 		Cmd:        "dispatch " + id,
 		StaleAfter: -1, // a claim is never taken by its age
 		Observer:   l.Observer,
-		Fields: func(c lock.LockInfo) map[string]string {
-			return map[string]string{
-				"gardenId": id, "createdAt": c.CreatedAt.Format(timeFormat), "owner": Owner, "lockPath": path,
-			}
+		Format: &lock.Format{
+			Fields: func(c lock.LockInfo) map[string]string {
+				return map[string]string{
+					"gardenId": id, "createdAt": c.CreatedAt.Format(timeFormat), "owner": Owner, "lockPath": path,
+				}
+			},
+			Parse: func(data []byte) (lock.LockInfo, error) { return parse(data, id) },
 		},
-		Parse: func(data []byte) (lock.LockInfo, error) { return parse(data, id) },
 	}
 	held, err := file.TryAcquire(ctx)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -232,9 +232,9 @@ func (l Ledger) file(o lock.Observer) lock.File {
 		Cmd:        "ledger",
 		StaleAfter: -1, // not by age: it would be a guess
 		Observer:   o,
-		Fields: func(c lock.LockInfo) map[string]string {
+		Format: &lock.Format{Fields: func(c lock.LockInfo) map[string]string {
 			return map[string]string{"agent_id": l.agent(), "acquired_at": c.CreatedAt.Format(time.RFC3339)}
-		},
+		}},
 	}
 }
 

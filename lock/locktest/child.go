@@ -89,9 +89,9 @@ func (c obedient) do(ctx context.Context, o order) answer {
 	case "try":
 		return c.acquired(o.Key)(c.locker.TryAcquire(ctx, o.Key))
 	case "shared":
-		return c.acquired(o.Key)(c.locker.(sharedLocker).AcquireShared(ctx, o.Key))
+		return c.acquired(o.Key)(c.locker.(lock.SharedLocker).AcquireShared(ctx, o.Key))
 	case "try-shared":
-		return c.acquired(o.Key)(c.locker.(sharedLocker).TryAcquireShared(ctx, o.Key))
+		return c.acquired(o.Key)(c.locker.(lock.SharedLocker).TryAcquireShared(ctx, o.Key))
 	case "fence":
 		fence, err := c.holds[o.Key].Fence()
 		return said("done", err).with(fence)
@@ -100,7 +100,7 @@ func (c obedient) do(ctx context.Context, o order) answer {
 	case "work":
 		return said("done", work(ctx, c.locker, o))
 	case "read":
-		return said("done", read(ctx, c.locker.(sharedLocker), o))
+		return said("done", read(ctx, c.locker.(lock.SharedLocker), o))
 	case "sets":
 		return said("done", takeSets(ctx, c.locker, o.Keys, o.Rounds))
 	}

@@ -178,7 +178,7 @@ var faults = map[string]struct {
 	},
 	"readers exclude each other": {
 		func(f *faulty) { f.shared, f.tryShared = f.acquire, f.try },
-		[]string{"Shared/ReadersTogether"},
+		[]string{"Shared/ReadersTogether", "Shared/Within", "Shared/Do"},
 	},
 	"readers come as they like": {
 		func(f *faulty) {
@@ -187,6 +187,6 @@ var faults = map[string]struct {
 				return d.AcquireShared(ctx, key)
 			}
 		},
-		[]string{"Shared/ReadersTogether", "Shared/ReadersAndWriters", "Shared/Timeout"},
+		[]string{"Shared/ReadersTogether", "Shared/ReadersAndWriters", "Shared/Timeout", "Shared/Within", "Shared/Do"},
 	},
 }

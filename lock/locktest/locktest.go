@@ -64,7 +64,7 @@ type Engine struct {
 	// somebody does, and checks less.
 	HidesWaiters bool
 	// NoShared says that shared locks exclude each other. Without it, they are tested if
-	// the Locker has AcquireShared and TryAcquireShared.
+	// the Locker is a lock.SharedLocker.
 	NoShared bool
 
 	// Patience bounds what must not hang, in each subtest; 0 means two minutes.

@@ -233,7 +233,7 @@ func work(ctx context.Context, l lock.Locker, o order) error {
 }
 
 // read is work for readers.
-func read(ctx context.Context, l sharedLocker, o order) error {
+func read(ctx context.Context, l lock.SharedLocker, o order) error {
 	for range o.Rounds {
 		held, err := l.AcquireShared(ctx, o.Key)
 		if err != nil {

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -15,21 +16,17 @@ var sharedTests = []test{
 	{"WriterAmongReaders", writerAmongReaders},
 	{"ReaderKilled", readerKilled},
 	{"Timeout", sharedTimeout},
+	{"Within", sharedWithin},
+	{"Do", sharedDo},
 	{"WriterGivesUp", writerGivesUp},
 	{"EndedContext", sharedEnded},
 	{"Reentrant", sharedReentrant},
 }
 
-type sharedLocker interface {
-	lock.Locker
-	AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error)
-	TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error)
-}
-
 // shared gives the Locker, and skips where there are no shared locks.
-func (s *subtest) shared() sharedLocker {
+func (s *subtest) shared() lock.SharedLocker {
 	s.Helper()
-	l, ok := s.locker.(sharedLocker)
+	l, ok := s.locker.(lock.SharedLocker)
 	if !ok || s.engine.NoShared {
 		s.Skip("needs an engine with shared locks")
 	}
@@ -168,6 +165,68 @@ func sharedTimeout(s *subtest) {
 	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
 	s.release(reader)
 	s.release(s.acquireShared(key))
+	s.wantFree(key)
+}
+
+// sharedWithin: a reader beside readers is let in, whatever the limit; and while a writer
+// has the lock every limit ends, and 0 tries once.
+func sharedWithin(s *subtest) {
+	l := s.shared()
+	key := s.key()
+	within := func(limit time.Duration) acquirer {
+		return func(ctx context.Context, key lock.Key) (lock.Hold, error) {
+			return lock.AcquireSharedWithin(ctx, l, key, limit)
+		}
+	}
+	reader := s.acquireShared(key)
+	for _, limit := range []time.Duration{0, s.engine.Patience, -1} {
+		held, err := s.call(within(limit), s.ctx, key)
+		if err != nil {
+			s.Fatalf("a reader beside readers, within %v: %v", limit, err)
+		}
+		s.release(s.held(held))
+	}
+	s.wantHeld(key)
+	s.release(reader)
+	writer := s.acquire(key)
+	got, err := s.call(within(0), s.ctx, key)
+	s.wantLocked(got, err)
+	s.wantNot(err, lock.ErrTimeout, context.DeadlineExceeded)
+	for _, limit := range []time.Duration{1, 20 * time.Millisecond} {
+		got, err := s.call(within(limit), s.ctx, key)
+		s.wantLocked(got, err)
+		s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
+	}
+	s.release(writer)
+	s.wantFree(key)
+}
+
+// sharedDo: the function runs as a reader, with a context that carries the hold, and its
+// error is passed on as it is.
+func sharedDo(s *subtest) {
+	l := s.shared()
+	key := s.key()
+	doShared := func(ctx context.Context, fn func(context.Context) error) error {
+		return s.end(begin(func() (lock.Hold, error) { return nil, lock.DoShared(ctx, l, key, fn) })).err
+	}
+	mine := errors.New("error of the function")
+	called := 0
+	err := doShared(s.ctx, func(ctx context.Context) error {
+		s.wantHeld(key) // no writer gets in
+		s.wantReentrant(l.TryAcquireShared(ctx, key))
+		return doShared(s.ctx, func(context.Context) error { called++; return mine }) // another reader does
+	})
+	if err != mine || called != 1 {
+		s.Errorf("called %d times, %v, want once, and the very error of the function", called, err)
+	}
+	s.wantFree(key)
+	writer := s.acquire(key)
+	err = doShared(s.limited(), func(context.Context) error {
+		s.Error("called beside a writer")
+		return nil
+	})
+	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
+	s.release(writer)
 	s.wantFree(key)
 }
 

@@ -52,7 +52,7 @@ type Locker struct {
 	spaces map[string]int32
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var _ lock.SharedLocker = (*Locker)(nil)
 
 // Sizes of the pool that Open makes. Source: seed advisory-locking.
 const (
