@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -13,7 +14,14 @@ import (
 //
 // It carries the hold: to acquire the same lock again under it is ErrReentrant at
 // once, and no deadlock, until the lock is released.
-func (h *FileHold) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
+func (h *FileHold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
+
+// HoldOf returns the hold that ctx was made for, by Do or by a hold's Context; of
+// several, the last one. nil if there is none. It may be over.
+func HoldOf(ctx context.Context) Hold {
+	hold, _ := engine.Innermost(ctx).(Hold)
+	return hold
+}
 
 // lockPath is the identity of a File.
 type lockPath string
@@ -21,8 +29,8 @@ type lockPath string
 // reentrant returns an *ErrLocked that matches ErrReentrant if a hold that ctx
 // carries is of this very lock.
 func (p *place) reentrant(ctx context.Context) error {
-	hold := Carried(ctx, lockPath(p.file.Path))
-	if hold == nil {
+	hold, ok := engine.HoldOf(ctx, lockPath(p.file.Path)).(Hold)
+	if !ok {
 		return nil
 	}
 	info := hold.Info()

@@ -225,3 +225,26 @@ func TestDo_Lost(t *testing.T) {
 		}
 	})
 }
+
+// TestHoldOf: Do's context leads to the hold, for its fence.
+func TestHoldOf(t *testing.T) {
+	if h := lock.HoldOf(t.Context()); h != nil {
+		t.Error("a hold out of nothing:", h)
+	}
+	d := lock.Dir{Path: t.TempDir()}
+	err := lock.Do(t.Context(), d, lock.Key{Space: "s", Name: "outer"}, func(ctx context.Context) error {
+		outer := lock.HoldOf(ctx)
+		if fence, err := outer.Fence(); err != nil || fence <= 0 {
+			t.Errorf("fence %d (%v)", fence, err)
+		}
+		return lock.Do(ctx, d, lock.Key{Space: "s", Name: "inner"}, func(ctx context.Context) error {
+			if inner := lock.HoldOf(ctx); inner == nil || inner == outer {
+				t.Error("not the last one")
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

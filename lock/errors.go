@@ -168,7 +168,7 @@ func pidsOf(processes []Process) string {
 
 // UserMessage explains a failed wait to the user of a program: what could not be
 // had, how long it was waited for, who has it and since when, and three things to
-// try. prefix is the program's for SettingsFromEnv; empty if it has none. Source:
+// try. prefix is the program's for settings.FromEnv; empty if it has none. Source:
 // seed jit.
 func (e *ErrLocked) UserMessage(prefix string) string {
 	var b strings.Builder

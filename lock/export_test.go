@@ -3,6 +3,7 @@ package lock
 import (
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -117,13 +118,6 @@ func Queues() int {
 	return len(queues)
 }
 
-// Kept returns how many contexts a Tie keeps.
-func (t *Tie) Kept() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.contexts)
-}
-
 // InTheWay is what a waiter is told of who is in their way.
 func InTheWay(f File) *ErrLocked {
 	p, err := f.locate()
@@ -131,4 +125,11 @@ func InTheWay(f File) *ErrLocked {
 		panic(err)
 	}
 	return p.holder()
+}
+
+// At returns e as it is when a wait has ended for a cause, and as it is read at
+// a time.
+func (e ErrLocked) At(now time.Time, cause error) *ErrLocked {
+	e.now, e.Cause = now, cause
+	return &e
 }

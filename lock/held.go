@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
 // holds is every lock that this process holds. It keeps them reachable: a lock
@@ -22,8 +24,8 @@ type FileHold struct {
 	own     *ownFile
 	since   time.Time
 
-	tie  *Tie
-	stop chan struct{} // closed by end; ends the renewal; nil without one
+	contexts *engine.Contexts
+	stop     chan struct{} // closed by end; ends the renewal; nil without one
 
 	mu       sync.Mutex // guards what follows, and the lock file
 	left     bool       // the lock file is no longer ours, by our hand or another's
@@ -39,7 +41,7 @@ func (a *attempt) hold(own *ownFile) *FileHold {
 	a.clearMarkers(context.Background())
 	now := time.Now()
 	h := &FileHold{since: now, attempt: a, own: own}
-	h.tie = NewTie(h, h.is)
+	h.contexts = engine.NewContexts(h, h.is)
 	holdsMu.Lock()
 	holds[h] = struct{}{}
 	holdsMu.Unlock()
@@ -76,7 +78,7 @@ func (h *FileHold) Path() string { return h.attempt.file.Path }
 // lock is trustworthy, only a hand that removes the lock file can bring that
 // about, and Release finds it. In fallback mode, and on filesystems that are not
 // trusted, the holder looks while it holds.
-func (h *FileHold) Lost() <-chan struct{} { return h.tie.Lost() }
+func (h *FileHold) Lost() <-chan struct{} { return h.contexts.Lost() }
 
 // check returns ErrLost if the lock is no longer ours.
 func (h *FileHold) check() error {
@@ -92,7 +94,7 @@ func (h *FileHold) check() error {
 func (h *FileHold) lose() {
 	if !h.isLost {
 		h.isLost = true
-		h.tie.Lose(pathError("hold", h.Path(), ErrLost))
+		h.contexts.Lose(pathError("hold", h.Path(), ErrLost))
 		h.attempt.observe(Event{Kind: EventLost, Duration: time.Since(h.since)})
 	}
 }
@@ -100,7 +102,7 @@ func (h *FileHold) lose() {
 // end forgets the lock. The caller has h.mu.
 func (h *FileHold) end() {
 	h.over = true
-	h.tie.End()
+	h.contexts.End()
 	if h.stop != nil {
 		close(h.stop)
 	}

@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
 // fakeHold is a hold of no lock.
 type fakeHold struct {
-	tie     *lock.Tie
-	release func() error
+	contexts *engine.Contexts
+	release  func() error
 }
 
 func (h *fakeHold) Info() lock.LockInfo                            { return lock.LockInfo{PID: 1} }
 func (h *fakeHold) Fence() (int64, error)                          { return 1, nil }
-func (h *fakeHold) Lost() <-chan struct{}                          { return h.tie.Lost() }
-func (h *fakeHold) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
+func (h *fakeHold) Lost() <-chan struct{}                          { return h.contexts.Lost() }
+func (h *fakeHold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
 func (h *fakeHold) Release() error                                 { return h.release() }
 
 // fakeLocker grants everything, and writes down what it is asked for.
@@ -55,7 +56,7 @@ func (l *fakeLocker) identity(key lock.Key) any {
 
 func (l *fakeLocker) get(ctx context.Context, how string, key lock.Key, refuse func(context.Context, lock.Key) error) (lock.Hold, error) {
 	l.calls = append(l.calls, fmt.Sprint(how, " ", key))
-	if lock.Carried(ctx, l.identity(key)) != nil {
+	if engine.HoldOf(ctx, l.identity(key)) != nil {
 		return nil, &lock.ErrLocked{Path: key.String(), Cause: lock.ErrReentrant}
 	}
 	if refuse != nil {
@@ -70,7 +71,7 @@ func (l *fakeLocker) get(ctx context.Context, how string, key lock.Key, refuse f
 		}
 		return nil
 	}}
-	h.tie = lock.NewTie(h, func(identity any) bool { return identity == l.identity(key) })
+	h.contexts = engine.NewContexts(h, func(identity any) bool { return identity == l.identity(key) })
 	return h, nil
 }
 
@@ -100,7 +101,7 @@ func TestLockerDo(t *testing.T) {
 		for _, releaseErr := range []error{nil, lock.ErrLost} {
 			l := &fakeLocker{release: func(lock.Key) error { return releaseErr }}
 			fn := func(ctx context.Context) error {
-				if lock.Carried(ctx, keyA) == nil {
+				if engine.HoldOf(ctx, keyA) == nil {
 					t.Error("the context does not carry the hold")
 				}
 				l.calls = append(l.calls, "work")
@@ -158,7 +159,7 @@ func TestAcquireKeys(t *testing.T) {
 			t.Errorf("the caller's keys are now %v", keys)
 		}
 		for _, key := range keys {
-			if lock.Carried(set.Context(t.Context()), key) == nil {
+			if engine.HoldOf(set.Context(t.Context()), key) == nil {
 				t.Errorf("the set's context does not carry %v", key)
 			}
 		}
@@ -220,7 +221,7 @@ func TestAcquireKeys_OneLock(t *testing.T) {
 func TestAcquireKeys_LostMeanwhile(t *testing.T) {
 	l := &fakeLocker{acquire: func(ctx context.Context, key lock.Key) error {
 		if key == keyB {
-			lock.Carried(ctx, keyA).(*fakeHold).tie.Lose(lock.ErrLost)
+			engine.HoldOf(ctx, keyA).(*fakeHold).contexts.Lose(lock.ErrLost)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}

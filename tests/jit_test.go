@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/settings"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -296,14 +297,14 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 	holder := jitPlay(t, "jit-lock", path, "exclusive")
 	holder.expect("held")
 	t.Setenv("JIT_LOCK_TIMEOUT", "0.05")
-	settings, err := lock.SettingsFromEnv("JIT")
+	s, err := settings.FromEnv("JIT")
 	if err != nil {
 		t.Fatal(err)
 	}
 	locked := refusedFor(t, func(ctx context.Context) (*lock.FileHold, error) {
-		return lock.File{Path: path}.AcquireWithin(ctx, settings.Timeout)
+		return lock.File{Path: path}.AcquireWithin(ctx, s.Timeout)
 	})
-	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited < settings.Timeout {
+	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited < s.Timeout {
 		t.Errorf("after %s: %v", locked.Waited, locked)
 	}
 	if locked.Info == nil || locked.Info.PID != holder.cmd.Process.Pid {

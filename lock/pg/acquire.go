@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -70,7 +71,7 @@ func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (l
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("pg: acquire %s: %w", key, endOf(ctx))
 	}
-	if hold := lock.Carried(ctx, identity{l.database, n}); hold != nil {
+	if hold, ok := engine.HoldOf(ctx, identity{l.database, n}).(lock.Hold); ok {
 		info := hold.Info()
 		return nil, &lock.ErrLocked{Path: key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
 	}

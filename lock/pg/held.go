@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
 // defaultUnlockPatience bounds how long the server may take to give a lock back.
@@ -26,11 +27,11 @@ type identity struct {
 // Hold is a lock that is held, on a connection of its own. Its methods may be called
 // by several goroutines at once.
 type Hold struct {
-	attempt *attempt
-	info    lock.LockInfo
-	fence   int64
-	since   time.Time
-	tie     *lock.Tie
+	attempt  *attempt
+	info     lock.LockInfo
+	fence    int64
+	since    time.Time
+	contexts *engine.Contexts
 
 	// beat is from when on the server, at the earliest, counts the lease. It
 	// belongs to the watcher.
@@ -54,7 +55,7 @@ func (a *attempt) hold(ctx context.Context, fence int64) (*Hold, error) {
 			Cmd: a.locker.options.Cmd, Hostname: a.locker.host, Mode: a.mode.name,
 		},
 	}
-	h.tie = lock.NewTie(h, h.is)
+	h.contexts = engine.NewContexts(h, h.is)
 	if a.locker.options.Lease > 0 {
 		if err := h.beginLease(ctx); err != nil {
 			return nil, a.failed(ctx, err)
@@ -93,11 +94,11 @@ func (h *Hold) Fence() (int64, error) {
 }
 
 // Lost is closed when the session that had the lock has ended.
-func (h *Hold) Lost() <-chan struct{} { return h.tie.Lost() }
+func (h *Hold) Lost() <-chan struct{} { return h.contexts.Lost() }
 
 // Context returns a context that is done when parent is, or, with a cause that
-// matches lock.ErrLost, when the lock is lost. It carries the hold: see lock.Tie.
-func (h *Hold) Context(parent context.Context) context.Context { return h.tie.Context(parent) }
+// matches lock.ErrLost, when the lock is lost. It carries the hold: see lock.Hold.
+func (h *Hold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
 
 // Release gives the lock back, and its connection to the pool. Only the first call
 // does so; further ones return nil. If the lock was not ours any more, or if it can't
@@ -114,18 +115,18 @@ func (h *Hold) Release() error {
 	a := h.attempt
 	had, err := false, error(nil)
 	select {
-	case <-h.tie.Lost():
+	case <-h.contexts.Lost():
 	default:
 		had, err = a.unlock()
 	}
 	if err != nil || !had {
 		h.lose(err)
 		a.destroy()
-		h.tie.End()
+		h.contexts.End()
 		return errors.Join(fmt.Errorf("pg: release %s: %w", a.key, lock.ErrLost), err)
 	}
 	a.giveBack()
-	h.tie.End()
+	h.contexts.End()
 	a.locker.observe(lock.Event{Kind: lock.EventReleased, Path: a.key.String(), Duration: time.Since(h.since)})
 	return nil
 }
@@ -152,7 +153,7 @@ func (h *Hold) lose(why error) {
 	if why != nil {
 		cause = fmt.Errorf("%w: %w", cause, why)
 	}
-	if h.tie.Lose(cause) {
+	if h.contexts.Lose(cause) {
 		h.attempt.locker.observe(lock.Event{Kind: lock.EventLost, Path: h.attempt.key.String(), Duration: time.Since(h.since)})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -139,7 +140,7 @@ func (l *Locker) Close() {
 // long, so there are some that tries don't get.
 func (l *Locker) connect(ctx context.Context, try bool) (conn *pgxpool.Conn, leave func(), err error) {
 	leave = func() {}
-	if lock.Carried(ctx, l) == nil {
+	if engine.HoldOf(ctx, l) == nil {
 		var tries chan struct{} // nil has no place
 		if try {
 			tries = l.tries

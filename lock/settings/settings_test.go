@@ -1,4 +1,4 @@
-package lock_test
+package settings_test
 
 import (
 	"context"
@@ -9,31 +9,32 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/settings"
 )
 
 var settingsVars = []string{"LOCK_TIMEOUT", "RETRY_MAX_ATTEMPTS", "RETRY_INITIAL_DELAY_MS", "RETRY_MAX_DELAY_MS", "RETRY_BACKOFF_FACTOR"}
 
-// defaults are the seed's.
-func defaults() lock.Settings {
-	return lock.Settings{Timeout: 5 * time.Second, Retry: lock.Retry{
+// defaults are jit's.
+func defaults() settings.Settings {
+	return settings.Settings{Timeout: 5 * time.Second, Retry: settings.Retry{
 		MaxAttempts: 3, InitialDelay: 50 * time.Millisecond, MaxDelay: 2 * time.Second, Factor: 2,
 	}}
 }
 
 func TestSettings_Defaults(t *testing.T) {
-	got, err := lock.SettingsFromEnv("HOLDFASTUNSET")
+	got, err := settings.FromEnv("HOLDFASTUNSET")
 	if err != nil || got != defaults() {
 		t.Errorf("unset: %+v, %v", got, err)
 	}
 	for _, name := range settingsVars {
 		t.Setenv("JIT_"+name, "")
 	}
-	got, err = lock.SettingsFromEnv("JIT")
+	got, err = settings.FromEnv("JIT")
 	if err != nil || got != defaults() {
 		t.Errorf("empty: %+v, %v", got, err)
 	}
-	if lock.DefaultTimeout != 5*time.Second {
-		t.Errorf("DefaultTimeout is %s", lock.DefaultTimeout)
+	if settings.DefaultTimeout != 5*time.Second {
+		t.Errorf("DefaultTimeout is %s", settings.DefaultTimeout)
 	}
 }
 
@@ -41,34 +42,34 @@ func TestSettings_Defaults(t *testing.T) {
 func TestSettings_Each(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
-		want        func(*lock.Settings)
+		want        func(*settings.Settings)
 	}{
-		{"LOCK_TIMEOUT", "10", func(s *lock.Settings) { s.Timeout = 10 * time.Second }},
-		{"LOCK_TIMEOUT", "0", func(s *lock.Settings) { s.Timeout = 0 }},
-		{"LOCK_TIMEOUT", "0.0005", func(s *lock.Settings) { s.Timeout = 500 * time.Microsecond }},
-		{"LOCK_TIMEOUT", "2.5", func(s *lock.Settings) { s.Timeout = 2500 * time.Millisecond }},
-		{"LOCK_TIMEOUT", "1e2", func(s *lock.Settings) { s.Timeout = 100 * time.Second }},
-		{"LOCK_TIMEOUT", "31536000", func(s *lock.Settings) { s.Timeout = 365 * 24 * time.Hour }},
-		{"RETRY_MAX_ATTEMPTS", "1", func(s *lock.Settings) { s.Retry.MaxAttempts = 1 }},
-		{"RETRY_MAX_ATTEMPTS", "7", func(s *lock.Settings) { s.Retry.MaxAttempts = 7 }},
-		{"RETRY_MAX_ATTEMPTS", "1000000", func(s *lock.Settings) { s.Retry.MaxAttempts = 1_000_000 }},
-		{"RETRY_INITIAL_DELAY_MS", "1", func(s *lock.Settings) { s.Retry.InitialDelay = time.Millisecond }},
-		{"RETRY_INITIAL_DELAY_MS", "250", func(s *lock.Settings) { s.Retry.InitialDelay = 250 * time.Millisecond }},
-		{"RETRY_MAX_DELAY_MS", "4000", func(s *lock.Settings) { s.Retry.MaxDelay = 4 * time.Second }},
-		{"RETRY_MAX_DELAY_MS", "31536000000", func(s *lock.Settings) { s.Retry.MaxDelay = 365 * 24 * time.Hour }},
-		{"RETRY_BACKOFF_FACTOR", "1", func(s *lock.Settings) { s.Retry.Factor = 1 }},
-		{"RETRY_BACKOFF_FACTOR", "1.25", func(s *lock.Settings) { s.Retry.Factor = 1.25 }},
-		{"RETRY_BACKOFF_FACTOR", "1000", func(s *lock.Settings) { s.Retry.Factor = 1000 }},
+		{"LOCK_TIMEOUT", "10", func(s *settings.Settings) { s.Timeout = 10 * time.Second }},
+		{"LOCK_TIMEOUT", "0", func(s *settings.Settings) { s.Timeout = 0 }},
+		{"LOCK_TIMEOUT", "0.0005", func(s *settings.Settings) { s.Timeout = 500 * time.Microsecond }},
+		{"LOCK_TIMEOUT", "2.5", func(s *settings.Settings) { s.Timeout = 2500 * time.Millisecond }},
+		{"LOCK_TIMEOUT", "1e2", func(s *settings.Settings) { s.Timeout = 100 * time.Second }},
+		{"LOCK_TIMEOUT", "31536000", func(s *settings.Settings) { s.Timeout = 365 * 24 * time.Hour }},
+		{"RETRY_MAX_ATTEMPTS", "1", func(s *settings.Settings) { s.Retry.MaxAttempts = 1 }},
+		{"RETRY_MAX_ATTEMPTS", "7", func(s *settings.Settings) { s.Retry.MaxAttempts = 7 }},
+		{"RETRY_MAX_ATTEMPTS", "1000000", func(s *settings.Settings) { s.Retry.MaxAttempts = 1_000_000 }},
+		{"RETRY_INITIAL_DELAY_MS", "1", func(s *settings.Settings) { s.Retry.InitialDelay = time.Millisecond }},
+		{"RETRY_INITIAL_DELAY_MS", "250", func(s *settings.Settings) { s.Retry.InitialDelay = 250 * time.Millisecond }},
+		{"RETRY_MAX_DELAY_MS", "4000", func(s *settings.Settings) { s.Retry.MaxDelay = 4 * time.Second }},
+		{"RETRY_MAX_DELAY_MS", "31536000000", func(s *settings.Settings) { s.Retry.MaxDelay = 365 * 24 * time.Hour }},
+		{"RETRY_BACKOFF_FACTOR", "1", func(s *settings.Settings) { s.Retry.Factor = 1 }},
+		{"RETRY_BACKOFF_FACTOR", "1.25", func(s *settings.Settings) { s.Retry.Factor = 1.25 }},
+		{"RETRY_BACKOFF_FACTOR", "1000", func(s *settings.Settings) { s.Retry.Factor = 1000 }},
 	} {
 		t.Run(test.name+"="+test.value, func(t *testing.T) {
 			t.Setenv("JIT_"+test.name, test.value)
 			want := defaults()
 			test.want(&want)
-			got, err := lock.SettingsFromEnv("JIT")
+			got, err := settings.FromEnv("JIT")
 			if err != nil || got != want {
 				t.Errorf("%+v, %v; want %+v", got, err, want)
 			}
-			if other, err := lock.SettingsFromEnv("OTHER"); err != nil || other != defaults() {
+			if other, err := settings.FromEnv("OTHER"); err != nil || other != defaults() {
 				t.Errorf("another prefix: %+v, %v", other, err)
 			}
 			// What can be set can be used.
@@ -100,11 +101,11 @@ func TestSettings_Bad(t *testing.T) {
 			}
 			t.Run(name+"="+value, func(t *testing.T) {
 				t.Setenv("JIT_"+name, value)
-				got, err := lock.SettingsFromEnv("JIT")
+				got, err := settings.FromEnv("JIT")
 				if err == nil {
 					t.Fatalf("accepted: %+v", got)
 				}
-				if got != (lock.Settings{}) {
+				if got != (settings.Settings{}) {
 					t.Errorf("there are settings with the error: %+v", got)
 				}
 				for _, other := range settingsVars {
@@ -125,7 +126,7 @@ func TestSettings_FirstBad(t *testing.T) {
 	t.Setenv("JIT_RETRY_MAX_ATTEMPTS", "3")
 	t.Setenv("JIT_RETRY_MAX_DELAY_MS", "none")
 	t.Setenv("JIT_RETRY_BACKOFF_FACTOR", "none")
-	_, err := lock.SettingsFromEnv("JIT")
+	_, err := settings.FromEnv("JIT")
 	if err == nil || !strings.Contains(err.Error(), "JIT_RETRY_MAX_DELAY_MS") {
 		t.Errorf("error is %v", err)
 	}
@@ -136,12 +137,12 @@ func TestSettings_FirstBad(t *testing.T) {
 func TestSettings_GoLiterals(t *testing.T) {
 	t.Setenv("JIT_LOCK_TIMEOUT", "0x1p4")
 	t.Setenv("JIT_RETRY_MAX_ATTEMPTS", "0x1p-1")
-	if _, err := lock.SettingsFromEnv("JIT"); err == nil || !strings.Contains(err.Error(), "JIT_RETRY_MAX_ATTEMPTS") {
+	if _, err := settings.FromEnv("JIT"); err == nil || !strings.Contains(err.Error(), "JIT_RETRY_MAX_ATTEMPTS") {
 		t.Errorf("half an attempt: %v", err)
 	}
 	t.Setenv("JIT_RETRY_MAX_ATTEMPTS", "0x1p2")
 	t.Setenv("JIT_RETRY_MAX_DELAY_MS", "5_000")
-	got, err := lock.SettingsFromEnv("JIT")
+	got, err := settings.FromEnv("JIT")
 	if err != nil || got.Timeout != 16*time.Second || got.Retry.MaxDelay != 5*time.Second || got.Retry.MaxAttempts != 4 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -149,11 +150,11 @@ func TestSettings_GoLiterals(t *testing.T) {
 
 func TestSettings_Prefix(t *testing.T) {
 	t.Setenv("JIT_2_LOCK_TIMEOUT", "9")
-	if got, err := lock.SettingsFromEnv("JIT_2"); err != nil || got.Timeout != 9*time.Second {
+	if got, err := settings.FromEnv("JIT_2"); err != nil || got.Timeout != 9*time.Second {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, prefix := range []string{"", "2JIT", "JIT=", "A B", "a-b", "é", "JIT\n", "\nJIT", "JIT\x00", ".", "$X"} {
-		if got, err := lock.SettingsFromEnv(prefix); !errors.Is(err, lock.ErrInvalidName) || got != (lock.Settings{}) {
+		if got, err := settings.FromEnv(prefix); !errors.Is(err, lock.ErrInvalidName) || got != (settings.Settings{}) {
 			t.Errorf("%q: %+v, %v; want ErrInvalidName", prefix, got, err)
 		}
 	}
@@ -163,18 +164,21 @@ func TestSettings_Prefix(t *testing.T) {
 // ever.
 func TestSettings_ShortTimeouts(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
-	held := tryHold(t, f)
-	defer letGo(t, held)
+	held, err := f.TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
 	for value, waits := range map[string]bool{"0": false, "0.0005": true, "0.000000001": true} {
 		t.Setenv("JIT_LOCK_TIMEOUT", value)
-		s, err := lock.SettingsFromEnv("JIT")
+		s, err := settings.FromEnv("JIT")
 		if err != nil {
 			t.Fatal(err)
 		}
-		promptly(t, "a timeout of "+value, func() { _, err = f.AcquireWithin(t.Context(), s.Timeout) })
+		_, err = f.AcquireWithin(t.Context(), s.Timeout)
 		switch {
 		case !waits:
-			if asLocked(t, err); errors.Is(err, lock.ErrTimeout) {
+			if locked := new(lock.ErrLocked); !errors.As(err, &locked) || errors.Is(err, lock.ErrTimeout) {
 				t.Errorf("%s: %v; want one try", value, err)
 			}
 		case !errors.Is(err, context.DeadlineExceeded): // before the wait, or in it

@@ -1,4 +1,4 @@
-package lock_test
+package settings_test
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/settings"
 )
 
 var errBusy = errors.New("busy")
 
 // quick is a Retry that hardly waits.
-func quick(attempts int) lock.Retry {
-	return lock.Retry{MaxAttempts: attempts, InitialDelay: 1, MaxDelay: 1, Factor: 1}
+func quick(attempts int) settings.Retry {
+	return settings.Retry{MaxAttempts: attempts, InitialDelay: 1, MaxDelay: 1, Factor: 1}
 }
 
-// TestJit_RetrySucceedsOnSecondAttempt is the seed's test_retry_succeeds_on_second_attempt.
+// TestJit_RetrySucceedsOnSecondAttempt is jit's test_retry_succeeds_on_second_attempt.
 func TestJit_RetrySucceedsOnSecondAttempt(t *testing.T) {
 	calls := 0
 	err := quick(3).Do(t.Context(), func(ctx context.Context) error {
@@ -38,7 +38,7 @@ func TestJit_RetrySucceedsOnSecondAttempt(t *testing.T) {
 	}
 }
 
-// TestJit_RetryRespectsMaxAttempts is the seed's test_retry_respects_max_attempts.
+// TestJit_RetryRespectsMaxAttempts is jit's test_retry_respects_max_attempts.
 func TestJit_RetryRespectsMaxAttempts(t *testing.T) {
 	for _, attempts := range []int{1, 2, 3, 10} {
 		calls := 0
@@ -49,7 +49,7 @@ func TestJit_RetryRespectsMaxAttempts(t *testing.T) {
 		if calls != attempts {
 			t.Errorf("%d calls, want exactly %d", calls, attempts)
 		}
-		var many *lock.ErrTooManyRetries
+		var many *settings.TooManyRetriesError
 		if !errors.As(err, &many) {
 			t.Fatalf("error is %T: %v", err, err)
 		}
@@ -63,20 +63,20 @@ func TestJit_RetryRespectsMaxAttempts(t *testing.T) {
 	}
 }
 
-// TestJit_BackoffDelaysIncrease is the seed's test_backoff_delays_increase, on the
+// TestJit_BackoffDelaysIncrease is jit's test_backoff_delays_increase, on the
 // bounds: each is the former times the factor, up to the greatest.
 func TestJit_BackoffDelaysIncrease(t *testing.T) {
 	ms := time.Millisecond
 	for _, test := range []struct {
-		retry lock.Retry
+		retry settings.Retry
 		want  []time.Duration // before the second attempt, the third, ...
 	}{
-		{lock.Retry{}, []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}},
-		{lock.DefaultRetry, []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}},
-		{lock.Retry{InitialDelay: 10 * ms, Factor: 1}, []time.Duration{10 * ms, 10 * ms, 10 * ms}},
-		{lock.Retry{InitialDelay: 10 * ms, Factor: 1.5}, []time.Duration{10 * ms, 15 * ms, 22500 * time.Microsecond}},
-		{lock.Retry{InitialDelay: 3 * time.Second}, []time.Duration{2 * time.Second, 2 * time.Second}},
-		{lock.Retry{InitialDelay: 1, MaxDelay: 7, Factor: 1000}, []time.Duration{1, 7, 7}},
+		{settings.Retry{}, []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}},
+		{settings.DefaultRetry, []time.Duration{50 * ms, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2000 * ms, 2000 * ms}},
+		{settings.Retry{InitialDelay: 10 * ms, Factor: 1}, []time.Duration{10 * ms, 10 * ms, 10 * ms}},
+		{settings.Retry{InitialDelay: 10 * ms, Factor: 1.5}, []time.Duration{10 * ms, 15 * ms, 22500 * time.Microsecond}},
+		{settings.Retry{InitialDelay: 3 * time.Second}, []time.Duration{2 * time.Second, 2 * time.Second}},
+		{settings.Retry{InitialDelay: 1, MaxDelay: 7, Factor: 1000}, []time.Duration{1, 7, 7}},
 	} {
 		for i, want := range test.want {
 			if got, err := test.retry.Delay(i + 1); err != nil || got != want {
@@ -91,7 +91,7 @@ func TestJit_BackoffDelaysIncrease(t *testing.T) {
 func TestRetry_DelaysNeverOverflow(t *testing.T) {
 	extremes := []time.Duration{1, time.Nanosecond * 3, time.Millisecond, time.Hour, 365 * 24 * time.Hour, 1 << 62, math.MaxInt64 - 1, math.MaxInt64}
 	wrong := 0
-	check := func(r lock.Retry) {
+	check := func(r settings.Retry) {
 		t.Helper()
 		if wrong > 5 {
 			return // seen enough
@@ -113,13 +113,13 @@ func TestRetry_DelaysNeverOverflow(t *testing.T) {
 	for _, initial := range extremes {
 		for _, most := range extremes {
 			for _, factor := range []float64{1, 1.0000001, 2, 999.9, 1000} {
-				check(lock.Retry{InitialDelay: initial, MaxDelay: most, Factor: factor})
+				check(settings.Retry{InitialDelay: initial, MaxDelay: most, Factor: factor})
 			}
 		}
 	}
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		check(lock.Retry{
+		check(settings.Retry{
 			InitialDelay: 1 + time.Duration(r.Int64N(1<<r.IntN(54)+1)),
 			MaxDelay:     1 + time.Duration(r.Int64N(1<<r.IntN(54)+1)),
 			Factor:       1 + r.Float64()*float64(int(1)<<r.IntN(9)),
@@ -131,7 +131,7 @@ func TestRetry_DelaysNeverOverflow(t *testing.T) {
 // break the wait.
 func TestRetry_HugeDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := lock.Retry{MaxAttempts: 2, InitialDelay: math.MaxInt64, MaxDelay: math.MaxInt64}
+		r := settings.Retry{MaxAttempts: 2, InitialDelay: math.MaxInt64, MaxDelay: math.MaxInt64}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		defer func() {
@@ -147,7 +147,7 @@ func TestRetry_HugeDelay(t *testing.T) {
 // and they are spread over the whole of it.
 func TestRetry_FullJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := lock.Retry{MaxAttempts: 9}
+		r := settings.Retry{MaxAttempts: 9}
 		const runs = 500
 		var waits [9][]time.Duration
 		for range runs {
@@ -196,11 +196,11 @@ func TestRetry_ContextDoneBefore(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	called := false
-	err := lock.Retry{}.Do(ctx, func(context.Context) error { called = true; return nil })
+	err := settings.Retry{}.Do(ctx, func(context.Context) error { called = true; return nil })
 	if called || !errors.Is(err, why) {
 		t.Errorf("called: %v, %v", called, err)
 	}
-	if many := new(lock.ErrTooManyRetries); errors.As(err, &many) {
+	if many := new(settings.TooManyRetriesError); errors.As(err, &many) {
 		t.Errorf("%v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestRetry_ContextDoneWhileWaiting(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		calls := 0
-		r := lock.Retry{MaxAttempts: 1000, InitialDelay: time.Hour, MaxDelay: time.Hour, Factor: 1}
+		r := settings.Retry{MaxAttempts: 1000, InitialDelay: time.Hour, MaxDelay: time.Hour, Factor: 1}
 		err := r.Do(ctx, func(context.Context) error { calls++; return errBusy })
 		if d := time.Since(begun); d != limit {
 			t.Errorf("returned after %s", d)
@@ -225,7 +225,7 @@ func TestRetry_ContextDoneWhileWaiting(t *testing.T) {
 		if want := fmt.Sprintf("stopped after %d failed attempts", calls); !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("error is %q; want it to begin %q", err, want)
 		}
-		if many := new(lock.ErrTooManyRetries); errors.As(err, &many) {
+		if many := new(settings.TooManyRetriesError); errors.As(err, &many) {
 			t.Errorf("%v, though attempts were left", err)
 		}
 	})
@@ -239,7 +239,7 @@ func TestRetry_ContextDoneInAttempt(t *testing.T) {
 			why := errors.New("shutting down")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			begun, calls := time.Now(), 0
-			err := lock.Retry{InitialDelay: time.Hour, MaxDelay: time.Hour}.Do(ctx, func(context.Context) error {
+			err := settings.Retry{InitialDelay: time.Hour, MaxDelay: time.Hour}.Do(ctx, func(context.Context) error {
 				if calls++; calls == 2 {
 					cancel(why)
 					begun = time.Now()
@@ -263,20 +263,20 @@ func TestRetry_ContextDoneInAttempt(t *testing.T) {
 // TestRetry_ZeroIsDefault: of each field on its own.
 func TestRetry_ZeroIsDefault(t *testing.T) {
 	calls := 0
-	err := lock.Retry{InitialDelay: 1}.Do(t.Context(), func(context.Context) error { calls++; return errBusy })
-	if many := new(lock.ErrTooManyRetries); calls != 3 || !errors.As(err, &many) || many.Attempts != 3 {
+	err := settings.Retry{InitialDelay: 1}.Do(t.Context(), func(context.Context) error { calls++; return errBusy })
+	if many := new(settings.TooManyRetriesError); calls != 3 || !errors.As(err, &many) || many.Attempts != 3 {
 		t.Errorf("%d calls, %v; want 3", calls, err)
 	}
-	if want := (lock.Retry{MaxAttempts: 3, InitialDelay: 50 * time.Millisecond, MaxDelay: 2 * time.Second, Factor: 2}); lock.DefaultRetry != want {
-		t.Errorf("DefaultRetry is %+v", lock.DefaultRetry)
+	if want := (settings.Retry{MaxAttempts: 3, InitialDelay: 50 * time.Millisecond, MaxDelay: 2 * time.Second, Factor: 2}); settings.DefaultRetry != want {
+		t.Errorf("DefaultRetry is %+v", settings.DefaultRetry)
 	}
-	if d, _ := (lock.Retry{InitialDelay: time.Hour}).Delay(1); d != 2*time.Second {
+	if d, _ := (settings.Retry{InitialDelay: time.Hour}).Delay(1); d != 2*time.Second {
 		t.Errorf("the greatest delay is %s", d)
 	}
 }
 
 func TestRetry_Invalid(t *testing.T) {
-	for _, r := range []lock.Retry{
+	for _, r := range []settings.Retry{
 		{MaxAttempts: -1}, {MaxAttempts: math.MinInt},
 		{InitialDelay: -1}, {MaxDelay: -1}, {MaxDelay: math.MinInt64},
 		{Factor: -2}, {Factor: 0.5}, {Factor: math.Nextafter(1, 0)}, {Factor: 1000.5},

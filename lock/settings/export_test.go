@@ -1,4 +1,4 @@
-package lock
+package settings
 
 import "time"
 
@@ -7,11 +7,4 @@ import "time"
 func (r Retry) Delay(n int) (time.Duration, error) {
 	r, err := r.withDefaults()
 	return r.delay(n), err
-}
-
-// At returns e as it is when a wait has ended for a cause, and as it is read at
-// a time.
-func (e ErrLocked) At(now time.Time, cause error) *ErrLocked {
-	e.now, e.Cause = now, cause
-	return &e
 }

@@ -1,4 +1,4 @@
-package lock
+package settings
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 // Retry says how often to attempt something, and how long to wait in between. 0
-// in a field means its default. Source: seed jit.
+// in a field means its default.
 type Retry struct {
 	MaxAttempts  int           // 3
 	InitialDelay time.Duration // 50 ms
@@ -19,24 +19,24 @@ type Retry struct {
 // DefaultRetry has the defaults of Retry.
 var DefaultRetry = Retry{MaxAttempts: 3, InitialDelay: 50 * time.Millisecond, MaxDelay: 2 * time.Second, Factor: 2}
 
-// ErrTooManyRetries is returned, as a pointer, when every attempt has failed.
-type ErrTooManyRetries struct {
+// TooManyRetriesError is returned, as a pointer, when every attempt has failed.
+type TooManyRetriesError struct {
 	Attempts int
 	Last     error // why the last one failed
 }
 
-func (e *ErrTooManyRetries) Error() string {
+func (e *TooManyRetriesError) Error() string {
 	return fmt.Sprintf("too many retries: %d attempts failed, the last with: %v", e.Attempts, e.Last)
 }
 
 // Unwrap returns why the last attempt failed.
-func (e *ErrTooManyRetries) Unwrap() error { return e.Last }
+func (e *TooManyRetriesError) Unwrap() error { return e.Last }
 
 // Do calls attempt until it returns nil, up to MaxAttempts times. In between it
 // waits a random time of up to InitialDelay, then up to Factor times that, and so
 // on, up to MaxDelay ("full jitter").
 //
-// It returns nil after a success, *ErrTooManyRetries when all attempts have failed,
+// It returns nil after a success, *TooManyRetriesError when all attempts have failed,
 // and when ctx is done an error that matches its cause and says how many have
 // failed by then, without waiting any longer. An attempt that is under way is not
 // interrupted, unless by ctx.
@@ -57,7 +57,7 @@ func (r Retry) Do(ctx context.Context, attempt func(context.Context) error) erro
 			return nil
 		}
 	}
-	return &ErrTooManyRetries{Attempts: r.MaxAttempts, Last: last}
+	return &TooManyRetriesError{Attempts: r.MaxAttempts, Last: last}
 }
 
 // delay is the longest wait before attempt n, counted from 0.
@@ -77,7 +77,7 @@ func (r Retry) delay(n int) time.Duration {
 
 func (r Retry) withDefaults() (Retry, error) {
 	if r.MaxAttempts < 0 || r.InitialDelay < 0 || r.MaxDelay < 0 || r.Factor != 0 && !(r.Factor >= 1 && r.Factor <= maxFactor) {
-		return r, fmt.Errorf("lock: %+v: attempts and delays must not be negative, nor the factor below 1 or above %d", r, int(maxFactor))
+		return r, fmt.Errorf("settings: %+v: attempts and delays must not be negative, nor the factor below 1 or above %d", r, int(maxFactor))
 	}
 	if r.MaxAttempts == 0 {
 		r.MaxAttempts = DefaultRetry.MaxAttempts
@@ -92,6 +92,16 @@ func (r Retry) withDefaults() (Retry, error) {
 		r.Factor = DefaultRetry.Factor
 	}
 	return r, nil
+}
+
+// sleep waits for a time, or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func stoppedAfter(ctx context.Context, failed int, last error) error {

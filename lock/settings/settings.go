@@ -1,4 +1,7 @@
-package lock
+// Package settings has what users of a program may want to set for its locks, by
+// environment variables: how long to wait for a lock, and how often to attempt what
+// failed.
+package settings
 
 import (
 	"fmt"
@@ -6,18 +9,19 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
 )
 
 // Settings are what users of a program may want to set for its locks.
 type Settings struct {
 	// Timeout is how long to wait for a lock; 0 tries once. See
-	// File.AcquireWithin.
+	// lock.AcquireWithin.
 	Timeout time.Duration
 	Retry   Retry
 }
 
-// DefaultTimeout is Settings.Timeout where the environment says nothing. Source:
-// seed jit.
+// DefaultTimeout is Settings.Timeout where the environment says nothing.
 const DefaultTimeout = 5 * time.Second
 
 // What is beyond these is a mistake.
@@ -30,7 +34,7 @@ const (
 // validPrefix is what is a name in every environment.
 var validPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// SettingsFromEnv reads the settings from the environment, for a program's prefix
+// FromEnv reads the settings from the environment, for a program's prefix
 // such as "JIT":
 //
 //	JIT_LOCK_TIMEOUT             seconds, 0 tries once     5
@@ -41,10 +45,11 @@ var validPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 //
 // The first, and the last, may have decimals. A variable that is unset or empty
 // has its default; one that is no such number, or out of range, is an error that
-// names it. Source: seed jit.
-func SettingsFromEnv(prefix string) (Settings, error) {
+// names it. The variables, and what they are when unset, are those of jit, an issue
+// tracker for agents (see FORMATS.md).
+func FromEnv(prefix string) (Settings, error) {
 	if !validPrefix.MatchString(prefix) {
-		return Settings{}, fmt.Errorf("%w: prefix %q for environment variables", ErrInvalidName, prefix)
+		return Settings{}, fmt.Errorf("%w: prefix %q for environment variables", lock.ErrInvalidName, prefix)
 	}
 	env := environment{prefix: prefix}
 	s := Settings{

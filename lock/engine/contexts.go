@@ -1,0 +1,154 @@
+// Package engine is for those who write engines: other means to lock, behind the
+// interface lock.Locker, such as package pg's. Who only uses locks does not need it.
+//
+// An engine has Acquire, TryAcquire and List, of which lock.Locker says what they do. What
+// makes its holds like all others is Contexts, of which each hold has one:
+//
+//   - before it asks for a lock, the engine looks whether the caller holds it already:
+//     HoldOf(ctx, identity), where identity is a value of a type of the engine's own that
+//     names the lock. If so, it returns an *lock.ErrLocked that matches
+//     lock.ErrReentrant;
+//   - when it has the lock, it calls NewContexts, with the hold, which is a lock.Hold;
+//   - the hold's Context and Lost are those of its Contexts;
+//   - whoever finds out that the lock is lost calls Lose, with a cause that matches
+//     lock.ErrLost;
+//   - Release calls End.
+//
+// Package locktest checks all of that.
+package engine
+
+import (
+	"context"
+	"runtime"
+	"sync"
+)
+
+// Contexts are the contexts that carry one hold, and end when it is lost. So acquiring the
+// same lock again under one of them is found out. The methods may be called by several
+// goroutines at once.
+type Contexts struct {
+	hold any
+	is   func(identity any) bool
+	lost chan struct{} // closed once, by Lose
+
+	mu    sync.Mutex // guards what follows
+	over  bool
+	cause error // why it was lost; nil if it was not
+	// live are kept while the lock is held, and they have not ended; see Context.
+	live map[uint64]kept
+	last uint64 // key in live
+}
+
+type kept struct {
+	context *carrier
+	cancel  context.CancelCauseFunc
+}
+
+// NewContexts returns the Contexts of a hold. is reports whether the hold is of the lock
+// with this identity, which may be one of another engine's.
+func NewContexts(hold any, is func(identity any) bool) *Contexts {
+	return &Contexts{hold: hold, is: is, lost: make(chan struct{})}
+}
+
+// Context returns a context that is done when parent is, or, with its cause, when
+// Lose is called. End does not end it.
+func (c *Contexts) Context(parent context.Context) context.Context {
+	inner, cancel := context.WithCancelCause(parent)
+	ctx := &carrier{Context: inner, of: c}
+	// The end of the hold must not cancel it, yet the parent must not keep it for
+	// ever. While the lock is held, c keeps it, so that its Done channel works alone.
+	runtime.AddCleanup(ctx, func(cancel context.CancelCauseFunc) { cancel(context.Canceled) }, cancel)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.cause != nil:
+		cancel(c.cause)
+	case !c.over:
+		if c.live == nil {
+			c.live = map[uint64]kept{}
+		}
+		c.last++
+		c.live[c.last] = kept{ctx, cancel}
+		if parent.Done() != nil {
+			c.forget(inner, c.last)
+		}
+	}
+	return ctx
+}
+
+// forget stops keeping a context once it has ended. The context inside must not refer to
+// the one that is kept.
+func (c *Contexts) forget(inner context.Context, key uint64) {
+	context.AfterFunc(inner, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.live, key)
+	})
+}
+
+// Lost is closed by Lose.
+func (c *Contexts) Lost() <-chan struct{} { return c.lost }
+
+// Lose makes it known that the lock is lost: it closes Lost and ends the contexts. It
+// returns false when that had been done before, or when the hold is over.
+func (c *Contexts) Lose(cause error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.cause != nil {
+		return false
+	}
+	c.cause = cause
+	close(c.lost)
+	for _, k := range c.live {
+		k.cancel(cause)
+	}
+	return true
+}
+
+// End says that the hold is over. The contexts go on, and no longer carry it.
+func (c *Contexts) End() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	c.live = nil
+}
+
+// carrier is a context that carries a hold. Its parent refers only to the context
+// inside.
+type carrier struct {
+	context.Context
+	of *Contexts
+}
+
+// carriedKey finds the innermost carrier.
+type carriedKey struct{}
+
+func (c *carrier) Value(key any) any {
+	if key == (carriedKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// Innermost returns the hold that ctx was made for; of several, the last one. nil if there
+// is none. It may be over.
+func Innermost(ctx context.Context) any {
+	if c, ok := ctx.Value(carriedKey{}).(*carrier); ok {
+		return c.of.hold
+	}
+	return nil
+}
+
+// HoldOf returns the hold that ctx carries of the lock with this identity; nil if it
+// carries none, or if that is over.
+func HoldOf(ctx context.Context, identity any) any {
+	for c, _ := ctx.Value(carriedKey{}).(*carrier); c != nil; c, _ = c.Context.Value(carriedKey{}).(*carrier) {
+		c.of.mu.Lock()
+		over := c.of.over
+		c.of.mu.Unlock()
+		if !over && c.of.is(identity) {
+			return c.of.hold
+		}
+	}
+	return nil
+}
