@@ -310,7 +310,7 @@ func sameClaim(a, b lock.LockInfo) bool {
 func TestClaim_Golden(t *testing.T) {
 	fallback := goldenClaim()
 	fallback.Cmd, fallback.KernelLock, fallback.RenewedAt, fallback.StaleAfter = "", "", goldenTime.Truncate(time.Second), 2*time.Hour
-	seed := lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push"}
+	bare := lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push"}
 	for _, test := range []struct {
 		file   string
 		want   lock.LockInfo
@@ -319,9 +319,9 @@ func TestClaim_Golden(t *testing.T) {
 	}{
 		{"claim_holdfast.json", goldenClaim(), "\n", true},
 		{"claim_holdfast_fallback.json", fallback, "\n", true},
-		{"claim_agency.json", seed, "", false},
+		{"claim_agency.json", bare, "", false},
 		{"claim_holdfast_0.json", lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push", Hostname: "builder", Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}, "", false},
-		{"claim_other_program.json", seed, "", false},
+		{"claim_other_program.json", bare, "", false},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			data := golden(t, test.file)

@@ -168,8 +168,8 @@ func pidsOf(processes []Process) string {
 
 // UserMessage explains a failed wait to the user of a program: what could not be
 // had, how long it was waited for, who has it and since when, and three things to
-// try. prefix is the program's for settings.FromEnv; empty if it has none. Source:
-// seed jit.
+// try. prefix is the program's for settings.FromEnv; empty if it has none. The
+// words are those of jit, an issue tracker for agents.
 func (e *ErrLocked) UserMessage(prefix string) string {
 	var b strings.Builder
 	if errors.Is(e, ErrTimeout) {

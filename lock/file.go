@@ -5,7 +5,7 @@ import (
 )
 
 // DefaultStaleAfter is the age beyond which a claim that proves nothing is taken
-// for a dead holder's. Source: seed agency.
+// for a dead holder's.
 const DefaultStaleAfter = 2 * time.Hour
 
 // File is a lock, named by the path of its lock file. The zero value works once

@@ -16,8 +16,8 @@ import (
 
 // LockInfo is a claim: what a lock file says of its holder, as one JSON object.
 //
-// PID, CreatedAt and Cmd are seed agency's, and all that a program needs to
-// write in order to take part. The others say which process that pid meant; they are
+// PID, CreatedAt and Cmd are those of the agency command's lock file, and all that a
+// program needs to write in order to take part. The others say which process that pid meant; they are
 // written by this package, and mean something only in a claim that shows so by a field
 // "holdfast", which has the number of the format, 1. Behind it, "released" is false,
 // until a holder who could not remove the file sets it. Readers tolerate fields that

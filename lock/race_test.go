@@ -28,7 +28,7 @@ func putDeadClaim(t *testing.T, path string) {
 }
 
 // TestGoroutinesRaceForDeadLock: exactly one of 64 has it, in every round.
-// (Seed agency's implementation: more than one in 1852 of 3000 rounds.)
+// (The agency command's own code: more than one in 1852 of 3000 rounds.)
 func TestGoroutinesRaceForDeadLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	for round := range rounds {

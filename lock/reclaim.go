@@ -76,8 +76,8 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 	return also(err, f.close())
 }
 
-// isAbandoned reports whether a marker without a claim in it, such as those of seed
-// entwurf, was left by a process that died: who makes one has it open for as long as
+// isAbandoned reports whether a marker without a claim in it, such as those of
+// entwurf's dispatchers, was left by a process that died: who makes one has it open for as long as
 // it stands, and nobody has this one open. (A lock file may be empty and not open,
 // and yet be somebody's.)
 func (p *place) isAbandoned(f *found) bool { return f.info.Size == 0 && p.isLeft(f) }

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// RepoLock serialises the writers of one repository's data. It is seed agency's
-// interface, to the letter, over File.
+// RepoLock serialises the writers of one repository's data. It has the
+// interface of the agency command's own lock, to the letter, and its lock file (see
+// FORMATS.md), over File.
 //
-// It keeps the seed's rules for the seed's own claims, a bare pid, created_at and
-// cmd: such a claim is stale when its pid is not alive, or when it is older than
+// It keeps that command's rules for its claims, a bare pid, created_at and cmd: such a
+// claim is stale when its pid is not alive, or when it is older than
 // StaleAfter. Where the kernel has proof, the proof wins: a holder proven to be
 // alive is never stolen from, older than StaleAfter or not, and whatever
 // IsPIDAlive says of its pid; one proven to be dead is taken over at once.
@@ -41,7 +42,7 @@ func NewRepoLock(dataDir string) RepoLock {
 // kept in the lock file for people, and may be empty.
 //
 // A second call of unlock returns nil. For its errors see FileHold.Release: in
-// particular, where the seed's unlock is content to find no lock file, or removes
+// particular, where the agency command's unlock is content to find no lock file, or removes
 // whatever file is there, this one returns ErrLost and leaves the file alone.
 func (l RepoLock) Lock(repoID string, cmd string) (unlock func() error, err error) {
 	if err := checkName("repo id", repoID); err != nil {

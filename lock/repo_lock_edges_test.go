@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// What became of other implementations of the seed.
+// What becomes of two holders elsewhere.
 
-// TestRepoLock_LateUnlockLeavesSuccessor: the seed's own implementation deletes it.
+// TestRepoLock_LateUnlockLeavesSuccessor: the agency command's own unlock deletes it.
 func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 	for name, successor := range map[string]string{
 		"of another program": `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`,

@@ -16,8 +16,8 @@ import (
 )
 
 // TestRepoLock_RemoveIsTiedToTheFileRead: between the judgement of a dead claim
-// and its removal somebody else reclaims the lock. (The seed's own
-// implementation then deletes the new holder's lock.)
+// and its removal somebody else reclaims the lock. (The agency
+// command's own code then deletes the new holder's lock.)
 func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
 	for name, successor := range map[string]string{
 		"of another program": `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`,
@@ -97,7 +97,7 @@ func TestRepoLock_FreshFileInOldInode(t *testing.T) {
 	}
 }
 
-// Where the seed and the kernel's proof disagree, the proof wins.
+// Where the agency command's rules and the kernel's proof disagree, the proof wins.
 
 func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 	dir := t.TempDir()
@@ -149,7 +149,7 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 }
 
 // TestRepoLock_OtherProgramsAreHonoured: a claim as any program that follows the
-// seed writes it.
+// agency command writes it.
 func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
 	now := time.Now()
 	claim := lock.LockInfo{PID: os.Getpid(), CreatedAt: now.Add(-time.Hour), Cmd: "other"}
@@ -196,8 +196,8 @@ func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
 	}
 }
 
-// TestRepoLock_OtherProgramsSeeUs: with nothing but O_EXCL and the seed's three
-// fields, another program finds us, and is kept out.
+// TestRepoLock_OtherProgramsSeeUs: with nothing but O_EXCL and the three fields
+// of a bare claim, another program finds us, and is kept out.
 func TestRepoLock_OtherProgramsSeeUs(t *testing.T) {
 	dir := t.TempDir()
 	unlock := lockRepo(t, lock.NewRepoLock(dir), "push")
@@ -238,9 +238,9 @@ func TestRepoLock_FolderInTheWay(t *testing.T) {
 	sameTree(t, before, treeState(t, dir))
 }
 
-// TestRepoLock_SeedFieldsComeFirst: the seed's fields come first and
+// TestRepoLock_BareFieldsComeFirst: the fields of a bare claim come first and
 // keep their order, so that their JSON does too.
-func TestRepoLock_SeedFieldsComeFirst(t *testing.T) {
+func TestRepoLock_BareFieldsComeFirst(t *testing.T) {
 	info := reflect.TypeFor[lock.LockInfo]()
 	for i, want := range []string{`PID json:"pid"`, `CreatedAt json:"created_at"`, `Cmd json:"cmd,omitempty"`} {
 		if f := info.Field(i); f.Name+" "+string(f.Tag) != want {

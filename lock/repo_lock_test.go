@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// The seed's interface, to the letter: this does not build when it changes.
+// The agency command's interface, to the letter: this does not build when it changes.
 var (
 	_ = lock.RepoLock{
 		DataDir:    "",
@@ -96,7 +96,7 @@ func TestRepoLock_Defaults(t *testing.T) {
 	}
 }
 
-// The tests that the seed lists.
+// The tests that the agency command lists.
 
 func TestRepoLock_WritesLockFile(t *testing.T) {
 	for _, cmd := range []string{"push", ""} {

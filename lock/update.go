@@ -31,8 +31,6 @@ import (
 // old contents; only if syncing the folder is what failed, it has the new ones,
 // which a crash may undo. A lock that was lost is found out before the file is
 // replaced; or after, and then the new contents stand, and the error matches ErrLost.
-//
-// Source: seed advisory-locking (config editor), seed jit (storage).
 func Update(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
 	path, err := followLinks(path)
 	if err != nil {

@@ -437,7 +437,7 @@ func TestUpdate_LeftoverTemp(t *testing.T) {
 	})
 }
 
-// TestUpdate_ConfigEditor is the scenario of seed advisory-locking: the second
+// TestUpdate_ConfigEditor is a scenario of the agent service (see FORMATS.md): the second
 // saver waits until the first has saved, and merges into what that has saved.
 func TestUpdate_ConfigEditor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")

@@ -1,6 +1,6 @@
-// Package platform is holdfast's mechanism: what the operating system can do
-// about locks, and what it knows of files, processes and itself. It judges
-// nothing; who may have a lock is decided in package lock.
+// Package platform is holdfast's own mechanism, with no promise of compatibility: what the
+// operating system can do about locks, and what it knows of files, processes and itself.
+// It judges nothing; who may have a lock is decided in package lock.
 //
 // Each topic has one file without a build tag, with the exported functions and
 // their contracts, and files per system (_linux, _darwin, _bsd, _windows,

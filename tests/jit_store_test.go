@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// jitStore is the seed's storage: an index of issues, and a file for each.
+// jitStore is jit's storage: an index of issues, and a file for each.
 type jitStore string
 
 func (s jitStore) index() string          { return filepath.Join(string(s), "index.json") }

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// The tests that seed jit lists, by its names. Those on retries are in lock.
+// The tests that jit lists, by its names. Those on retries are in lock/settings.
 
 // jitLock is a process that takes a lock, exclusive or shared, says "held", and
 // lets go of it when its input ends, saying "released". It waits for the lock.
@@ -240,7 +240,7 @@ func TestJit_ExclusiveLockBlocksSharedLocks(t *testing.T) {
 	}
 }
 
-// TestJit_LockReleasedOnDrop: what is dropped in the seed's language is the end of a
+// TestJit_LockReleasedOnDrop: what is dropped in jit's language is the end of a
 // block here; it may end by return or error.
 func TestJit_LockReleasedOnDrop(t *testing.T) {
 	path := jitPath(t)
@@ -291,7 +291,7 @@ func TestJit_LockReleasedOnPanic(t *testing.T) {
 	}
 }
 
-// TestJit_TimeoutOnLockContention: with the seed's message.
+// TestJit_TimeoutOnLockContention: with jit's message.
 func TestJit_TimeoutOnLockContention(t *testing.T) {
 	path := jitPath(t)
 	holder := jitPlay(t, "jit-lock", path, "exclusive")

@@ -327,8 +327,8 @@ func TestLedger_OneWinner(t *testing.T) {
 	}
 }
 
-// script is how another program appends, in a shell, with a folder as its lock.
-// Source: seed af.
+// script is how another program appends, in a shell, with a folder as its lock,
+// as af publishes it for other tools.
 const script = `#!/bin/bash
 LEDGER_DIR="$1/ledger"
 LOCK_FILE="$LEDGER_DIR/ledger.lock"

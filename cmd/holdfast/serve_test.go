@@ -165,7 +165,7 @@ func TestServe_Schema(t *testing.T) {
 		}
 		for _, name := range []string{"pid", "application_name", "state", "query_start", "namespace", "entity_id", "mode", "granted", "duration"} {
 			if row[name] == nil {
-				t.Errorf("the seed's field %s is %v in %v", name, row[name], row)
+				t.Errorf("the agent service's field %s is %v in %v", name, row[name], row)
 			}
 		}
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// How long a claim may last. Source: seed af.
+// How long a claim may last.
 const (
-	DefaultTimeout = 5 * time.Minute
-	MinTimeout     = time.Second
-	MaxTimeout     = time.Hour
+	DefaultLifetime = 5 * time.Minute
+	MinLifetime     = time.Second
+	MaxLifetime     = time.Hour
 )
 
 // Manager manages the claims of one proof. It works once Dir is set, and must not be
@@ -168,7 +168,7 @@ func (m *Manager) IsClaimed(node string) (Claim, bool, error) {
 type decider func(v view, node, owner string) ([]event, error)
 
 func (m *Manager) acquire(ctx context.Context, node, owner string, decide decider) (Claim, error) {
-	lasts, err := m.timeout()
+	lasts, err := m.lifetime()
 	if err != nil {
 		return Claim{}, err
 	}
@@ -289,12 +289,12 @@ func (m *Manager) now() time.Time {
 	return now().UTC().Round(0)
 }
 
-// timeout reads meta.json. Source: seed af.
-func (m *Manager) timeout() (time.Duration, error) {
+// lifetime reads from meta.json how long a claim lasts.
+func (m *Manager) lifetime() (time.Duration, error) {
 	path := filepath.Join(m.Dir, "meta.json")
 	data, err := platform.ReadRegular(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
-		return DefaultTimeout, nil
+		return DefaultLifetime, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("claims: %w", err)
 	}
@@ -302,14 +302,14 @@ func (m *Manager) timeout() (time.Duration, error) {
 		Timeout *string `json:"lock_timeout"`
 	}
 	if err := json.Unmarshal(data, &meta); err != nil {
-		return 0, fmt.Errorf("claims: %s: %w: %w", path, ErrTimeout, err)
+		return 0, fmt.Errorf("claims: %s: %w: %w", path, ErrLifetime, err)
 	}
 	if meta.Timeout == nil {
-		return DefaultTimeout, nil
+		return DefaultLifetime, nil
 	}
 	d, err := time.ParseDuration(*meta.Timeout)
-	if err != nil || d < MinTimeout || d > MaxTimeout {
-		return 0, fmt.Errorf("claims: %s: lock_timeout %q: %w", path, *meta.Timeout, ErrTimeout)
+	if err != nil || d < MinLifetime || d > MaxLifetime {
+		return 0, fmt.Errorf("claims: %s: lock_timeout %q: %w", path, *meta.Timeout, ErrLifetime)
 	}
 	return d, nil
 }

@@ -33,7 +33,7 @@ func TestCrashOfClaim(t *testing.T) {
 			dir, c, m := proof(t)
 			if old { // an expired claim of somebody else came before
 				claim(t, m, "1", "z")
-				c.add(claims.DefaultTimeout)
+				c.add(claims.DefaultLifetime)
 			}
 			before, _ := os.ReadFile(lockFile(dir, "1"))
 			claim(t, m, "1", "a")
@@ -73,14 +73,14 @@ func TestCrashOfEnd(t *testing.T) {
 		for name, end := range map[string]func(*claims.Manager, *clock) error{
 			"release": func(m *claims.Manager, _ *clock) error { return m.Release(t.Context(), "1", "a") },
 			"reap": func(m *claims.Manager, c *clock) error {
-				c.add(claims.DefaultTimeout)
+				c.add(claims.DefaultLifetime)
 				_, err := m.Reap(t.Context())
 				return err
 			},
 		} {
 			dir, c, m := proof(t)
 			if foreigner {
-				foreign(t, dir, "1", "a", c.at, c.at.Add(claims.DefaultTimeout))
+				foreign(t, dir, "1", "a", c.at, c.at.Add(claims.DefaultLifetime))
 			} else {
 				claim(t, m, "1", "a")
 			}
@@ -193,7 +193,7 @@ func TestRefreshedByOthers(t *testing.T) {
 	dir, c, m := proof(t)
 	claim(t, m, "1", "a")
 	at := start.Add(time.Minute)
-	until := at.Add(claims.DefaultTimeout)
+	until := at.Add(claims.DefaultLifetime)
 	appendRaw(t, dir, fmt.Sprintf(`{"type":"lock_acquired","timestamp":%q,"node_id":"1","owner":"a","expires_at":%q}`, at.Format(time.RFC3339Nano), until.Format(time.RFC3339Nano)))
 	appendRaw(t, dir, fmt.Sprintf(`{"type":"lock_released","timestamp":%q,"node_id":"1","owner":"a"}`, start.Format(time.RFC3339Nano))) // by a clock that goes behind
 	foreign(t, dir, "1", "a", at, until)

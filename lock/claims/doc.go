@@ -30,5 +30,6 @@
 // second to an hour; 5 minutes where it is not given. Further fields are ignored
 // everywhere.
 //
-// Source: seed af.
+// The events, and the files, are those of af, a command with which agents work on a proof:
+// see FORMATS.md.
 package claims

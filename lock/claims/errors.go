@@ -18,9 +18,9 @@ var (
 	// files in Dir/locks could not follow; the next change puts them right.
 	ErrFiles = errors.New("the ledger has the change, but the files have not")
 
-	// ErrTimeout is returned when meta.json does not say in a way that can be
+	// ErrLifetime is returned when meta.json does not say in a way that can be
 	// understood how long a claim lasts.
-	ErrTimeout = errors.New("lock_timeout is not a duration from 1s to 1h")
+	ErrLifetime = errors.New("lock_timeout is not a duration from 1s to 1h")
 )
 
 // ClaimedError is returned when a node is claimed, by somebody else or by the caller

@@ -17,7 +17,7 @@ func TestExpiry(t *testing.T) {
 		dir, c, m := proof(t)
 		m.Skew = skew
 		mine := claim(t, m, "1", "a")
-		if want := start.Add(claims.DefaultTimeout); !mine.ExpiresAt.Equal(want) || !mine.AcquiredAt.Equal(start) {
+		if want := start.Add(claims.DefaultLifetime); !mine.ExpiresAt.Equal(want) || !mine.AcquiredAt.Equal(start) {
 			t.Errorf("the claim is from %v to %v, want %v to %v", mine.AcquiredAt, mine.ExpiresAt, start, want)
 		}
 		c.at = mine.ExpiresAt.Add(skew - 1)
@@ -55,12 +55,12 @@ func TestExpiry(t *testing.T) {
 func TestRefresh(t *testing.T) {
 	dir, c, m := proof(t)
 	first := claim(t, m, "1", "a")
-	c.add(claims.DefaultTimeout - 1)
+	c.add(claims.DefaultLifetime - 1)
 	longer, err := m.Refresh(t.Context(), "1", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := c.at.Add(claims.DefaultTimeout); !longer.ExpiresAt.Equal(want) || !longer.AcquiredAt.Equal(first.AcquiredAt) {
+	if want := c.at.Add(claims.DefaultLifetime); !longer.ExpiresAt.Equal(want) || !longer.AcquiredAt.Equal(first.AcquiredAt) {
 		t.Errorf("refreshed: %v, want it to be from %v, and to expire at %v", longer, first.AcquiredAt, want)
 	}
 	if again, ok, err := manager(dir, c).IsClaimed("1"); !ok || err != nil || !same(again, longer) {

@@ -25,7 +25,7 @@ func TestFormat(t *testing.T) {
 		t.Error("the file is still there after the release")
 	}
 	claim(t, m, "1.2.3", "agent-7")
-	c.add(claims.DefaultTimeout)
+	c.add(claims.DefaultLifetime)
 	if _, err := m.Reap(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestOldViews(t *testing.T) {
 	if !errors.As(err, &claimed) || !same(claimed.Claim, first) {
 		t.Errorf("the second claim: %v", err)
 	}
-	c.add(claims.DefaultTimeout)
+	c.add(claims.DefaultLifetime)
 	for _, m := range []*claims.Manager{a, b} {
 		if _, ok, err := m.IsClaimed("1"); ok || err != nil {
 			t.Fatal(ok, err)
@@ -188,7 +188,7 @@ func TestReapers(t *testing.T) {
 	}
 	t.Run("goroutines", func(t *testing.T) {
 		dir, c := stage(t)
-		c.add(claims.DefaultTimeout)
+		c.add(claims.DefaultLifetime)
 		var mu sync.Mutex
 		total := 0
 		together(4, func(int) {

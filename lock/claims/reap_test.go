@@ -24,7 +24,7 @@ type report struct {
 func TestReapEvery(t *testing.T) {
 	dir, c, m := proof(t)
 	claim(t, m, "1", "a")
-	c.add(claims.DefaultTimeout)
+	c.add(claims.DefaultLifetime)
 	ctx, cancel := context.WithCancel(t.Context())
 	reports, ended := make(chan report), make(chan error, 1)
 	go func() {
@@ -86,7 +86,7 @@ func until(t *testing.T, reports chan report, is func(report) bool) {
 func TestReapEveryRefuses(t *testing.T) {
 	_, c, m := proof(t)
 	claim(t, m, "1", "a")
-	c.add(claims.DefaultTimeout)
+	c.add(claims.DefaultLifetime)
 	unasked := func(ended []claims.Claim, err error) { t.Errorf("reported: %v, %v", ended, err) }
 	for _, interval := range []time.Duration{0, -1} {
 		if err := m.ReapEvery(t.Context(), interval, unasked); !errors.Is(err, lock.ErrInvalidName) {

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-go/holdfast/lock/claims"
 )
 
-// TestTimeout: how long a claim lasts is a duration from 1s to 1h, 5m where it is not
+// TestLifetime: how long a claim lasts is a duration from 1s to 1h, 5m where it is not
 // given; anything else is an error with which nothing is claimed, while what is
 // claimed can be released and reaped.
-func TestTimeout(t *testing.T) {
+func TestLifetime(t *testing.T) {
 	for meta, want := range map[string]time.Duration{
-		"":                             claims.DefaultTimeout, // no file
-		`{}`:                           claims.DefaultTimeout,
-		`{"conjecture":"x"}`:           claims.DefaultTimeout,
-		`{"lock_timeout":null}`:        claims.DefaultTimeout,
+		"":                             claims.DefaultLifetime, // no file
+		`{}`:                           claims.DefaultLifetime,
+		`{"conjecture":"x"}`:           claims.DefaultLifetime,
+		`{"lock_timeout":null}`:        claims.DefaultLifetime,
 		`{"lock_timeout":"5m","a":[]}`: 5 * time.Minute,
 		`{"lock_timeout":"5m0s"}`:      5 * time.Minute,
 		`{"lock_timeout":"1s"}`:        time.Second,
@@ -61,7 +61,7 @@ func TestTimeout(t *testing.T) {
 				}
 			} else {
 				for _, err := range []error{err, rerr} {
-					if !errors.Is(err, claims.ErrTimeout) || !strings.Contains(err.Error(), path) {
+					if !errors.Is(err, claims.ErrLifetime) || !strings.Contains(err.Error(), path) {
 						t.Errorf("%v; want ErrTimeout that names %s", err, path)
 					}
 				}

@@ -59,7 +59,7 @@ func number(id string) (digits, rest string) {
 	return strings.TrimLeft(digits, "0"), rest
 }
 
-// The types of events. Source: seed af.
+// The types of events, which are af's.
 const (
 	acquired = "lock_acquired"
 	released = "lock_released"
@@ -111,8 +111,7 @@ func newState() *state {
 	return &state{claims: map[string]Claim{}, ended: map[tenure]end{}, recent: map[tenure][]event{}}
 }
 
-// apply replays one event. Those of other types are of no concern here. Source:
-// seed af.
+// apply replays one event. Those of other types are of no concern here.
 func (s *state) apply(data []byte) error {
 	var kind struct {
 		Type string `json:"type"`
@@ -205,7 +204,7 @@ func (s *state) catchUp(l ledger.Ledger) error {
 // maxErrors is how many damaged events are named at once.
 const maxErrors = 20
 
-// nodeID: see checkNode. Source: seed af.
+// nodeID: see checkNode.
 var nodeID = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
 
 // checkNode refuses what is not a node's id, such as 1.2.3, before it becomes a

@@ -141,7 +141,7 @@ func exact(data []byte) (all map[string]json.RawMessage, err error) {
 	return all, nil
 }
 
-// TargetLocked is the reason of every ConflictError. Source: seed entwurf.
+// TargetLocked is the reason of every ConflictError, in entwurf's words.
 const TargetLocked = "target-locked"
 
 // ConflictError is returned, as a pointer, when an id is claimed already, or may be.

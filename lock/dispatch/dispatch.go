@@ -2,7 +2,7 @@
 // claim for each id, a lock file in a folder, in a format that programs in other
 // languages share.
 //
-//	claim, err := dispatch.Locks{}.Acquire(ctx, id)
+//	claim, err := dispatch.Locks{Dir: dir}.Acquire(ctx, id)
 //	var conflict *dispatch.ConflictError
 //	if errors.As(err, &conflict) {
 //		return conflict // somebody else has it: who, since when, on what evidence
@@ -24,7 +24,7 @@
 // was used again does not keep an id for ever; or else by its pid, on the same host.
 // What is empty, corrupt, or another id's, is left alone, and is a ConflictError.
 //
-// Source: seed entwurf.
+// The format is that of entwurf's dispatchers: see FORMATS.md.
 package dispatch
 
 import (
@@ -42,14 +42,14 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// Owner is what every claim names as its owner. Source: seed entwurf.
+// Owner is what every claim names as its owner, in entwurf's words.
 const Owner = "entwurf_v2"
 
 // DefaultID is what an id looks like unless Locks.ID says otherwise.
 var DefaultID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// DefaultDir returns the folder that seed entwurf's dispatchers share:
-// ~/.pi/entwurf-v2-locks.
+// DefaultDir returns the folder that entwurf's dispatchers share,
+// ~/.pi/entwurf-v2-locks, for Locks.Dir.
 func DefaultDir() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -58,10 +58,10 @@ func DefaultDir() (string, error) {
 	return filepath.Join(home, ".pi", "entwurf-v2-locks"), nil
 }
 
-// Locks is a folder of claims. The zero value works; Locks may be copied, and used
+// Locks is a folder of claims. It works once Dir is set; Locks may be copied, and used
 // by several goroutines at once.
 type Locks struct {
-	// Dir is the folder; it is made if it is missing. "" means DefaultDir.
+	// Dir is the folder; it is made if it is missing. See DefaultDir.
 	Dir string
 	// ID is what ids must match, besides being possible as names of files. nil
 	// means DefaultID.
@@ -75,7 +75,7 @@ type Locks struct {
 // On success the claim is on disk, and its Release gives it up. When somebody else
 // has it, or may have, or when what lies there can't be understood, the error is a
 // *ConflictError. Whatever else goes wrong is no conflict, and is returned as what it is:
-// lock.ErrInvalidName for an id that is refused, the system's errors for the rest.
+// lock.ErrInvalidName for an id that is refused, or no folder, the system's errors for the rest.
 // With any error nothing of ours is left behind, save the folder, and the file that
 // bears the kernel lock, ID.lock.flock, which stays for good.
 func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
@@ -126,14 +126,10 @@ func (l Locks) path(id string) (string, error) {
 		!utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
 		return "", fmt.Errorf("dispatch: %w: id %q", lock.ErrInvalidName, id)
 	}
-	dir := l.Dir
-	if dir == "" {
-		var err error
-		if dir, err = DefaultDir(); err != nil {
-			return "", err
-		}
+	if l.Dir == "" {
+		return "", fmt.Errorf("dispatch: %w: the folder of the claims is not named", lock.ErrInvalidName)
 	}
-	dir, err := filepath.Abs(dir)
+	dir, err := filepath.Abs(l.Dir)
 	if err != nil {
 		return "", fmt.Errorf("dispatch: %w", err)
 	}

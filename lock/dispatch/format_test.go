@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 )
 
@@ -84,13 +86,23 @@ func TestClaim_NonceUnique(t *testing.T) {
 	}
 }
 
-// TestDefaultDir: it is seed entwurf's, below the user's home, and made when it is
-// missing.
+// TestDefaultDir: it is entwurf's, below the user's home, and made when it is missing.
 func TestDefaultDir(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("USERPROFILE", home) // Windows
-	claim, err := dispatch.Locks{}.Acquire(t.Context(), id)
+	if claim, err := (dispatch.Locks{}).Acquire(t.Context(), id); !errors.Is(err, lock.ErrInvalidName) {
+		t.Errorf("without a folder: %v, %v", claim, err)
+	}
+	dir, err := dispatch.DefaultDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, err := os.ReadDir(home); err != nil || len(made) != 0 {
+		t.Errorf("before anything was claimed there are %v (%v)", made, err)
+	}
+	// The folder that it is in need not be there either.
+	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

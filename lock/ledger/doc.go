@@ -6,7 +6,7 @@
 //
 //	for event, err := range l.Events(0) { ... } // no lock is needed to read
 //
-// Source: seed af.
+// The ledger is af's, a command with which agents work on a proof: see FORMATS.md.
 //
 // # On disk
 //

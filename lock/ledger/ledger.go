@@ -25,7 +25,7 @@ const (
 	DefaultPrefix = "event-"
 	// NoPrefix, as Ledger.Prefix, stands for names that are only numbers.
 	NoPrefix = "/"
-	// DefaultTimeout is how long to wait for the ledger's lock. Source: seed af.
+	// DefaultTimeout is how long to wait for the ledger's lock.
 	DefaultTimeout = 5 * time.Second
 	// MaxEvent is the size of the largest event, in bytes.
 	MaxEvent = 1 << 20
@@ -225,7 +225,7 @@ func (l Ledger) agent() string {
 	return fmt.Sprintf("%s-%d", platform.ThisHost().Name, os.Getpid())
 }
 
-// file is the ledger's lock. Source: seed af.
+// file is the ledger's lock, with the fields of af's.
 func (l Ledger) file(o lock.Observer) lock.File {
 	return lock.File{
 		Path:       l.path(lockName),
@@ -279,7 +279,7 @@ func (l Ledger) wrong(event []byte) string {
 	return ""
 }
 
-// name is the name of the file of an event. Source: seed af.
+// name is the name of the file of an event.
 func (l Ledger) name(sequence int64) string {
 	return fmt.Sprintf("%s%06d.json", l.prefix(), sequence)
 }

@@ -38,7 +38,7 @@ type EngineState struct {
 // and holder.nonce a holder who is gone can be broken: lock.File.BreakForce.
 //
 // pid, application_name, state, query_start, namespace, entity_id, mode, granted and
-// duration are seed advisory-locking's.
+// duration are those of the agent service, so that its page can show them: see FORMATS.md.
 type Lock struct {
 	lock.Status
 	PID             *int    `json:"pid"`              // of who holds, or waits

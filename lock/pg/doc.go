@@ -73,5 +73,5 @@
 // transactions. A server process that is not the one which was there at start-up is
 // refused (ErrPooler): connect to the server itself.
 //
-// Source: seed advisory-locking; PostgreSQL's documentation, 13.3.5 and 9.27.10.
+// Of advisory locks, PostgreSQL's documentation tells in 13.3.5 and 9.27.10.
 package pg

@@ -55,7 +55,7 @@ type Locker struct {
 
 var _ lock.SharedLocker = (*Locker)(nil)
 
-// Sizes of the pool that Open makes. Source: seed advisory-locking.
+// Sizes of the pool that Open makes.
 const (
 	generalConns = 15
 	reserveConns = 10

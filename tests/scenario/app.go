@@ -1,9 +1,9 @@
-// Package scenario is an application as seed advisory-locking describes it: a service
+// Package scenario is an application like the agent service of FORMATS.md: one
 // that is told by hooks what agents do, with workers that tend the same agents in the
 // background. Several of its processes run on one state. What keeps them apart are
 // holdfast's locks, and nothing else; it does not know on which engine.
 //
-// The tests are beside it: each scenario of the seed, and all of it at once.
+// The tests are beside it: each scenario that it lists, and all of it at once.
 package scenario
 
 import (
@@ -26,7 +26,7 @@ type App struct {
 	deferred sync.WaitGroup // stops that are yet to come
 }
 
-// HookTimeout is how long the seed has a hook wait.
+// HookTimeout is how long that service has a hook wait.
 const HookTimeout = 15 * time.Second
 
 // Outside is what the application does to the world, which no rollback undoes.
@@ -90,7 +90,7 @@ type Store interface {
 	TurnAlone(ctx context.Context, id string, summarise func(Turn) (string, error)) (acquired bool, err error)
 }
 
-// agentLock is the seed's LockNamespace.AGENT.
+// agentLock is that service's LockNamespace.AGENT.
 func agentLock(id string) lock.Key { return lock.Key{Space: "agent", Name: id} }
 
 // change changes an agent. ctx carries its lock.

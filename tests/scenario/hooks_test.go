@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestHookRouteSerialisation is a requirement of the seed, as the others here are, and
+// TestHookRouteSerialisation is a requirement of the agent service, as the others here are, and
 // its subtests are its scenarios.
 func TestHookRouteSerialisation(t *testing.T) {
 	t.Run("Concurrent hooks for same agent", func(t *testing.T) { onEachEngine(t, sameAgent) })

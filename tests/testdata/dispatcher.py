@@ -1,5 +1,5 @@
 """A dispatcher in another language: it claims one id again and again, by the rules
-of the format and nothing else, in the order of system calls of seed entwurf. It has
+of the format and nothing else, in the order of system calls of entwurf. It has
 no kernel lock, and judges a holder by kill(pid, 0) alone.
 
 usage: dispatcher.py DIR ID LOG STOP
