@@ -95,7 +95,7 @@ func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 	}
 	defer func() {
 		if held == nil {
-			err = also(err, a.siblingLock.Close())
+			err = joined(err, a.siblingLock.Close())
 		}
 	}()
 	for round := 1; ; round++ {
@@ -171,7 +171,7 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 			a.at(stepSiblingChecked)
 			return nil
 		}
-		if err := also(err, f.Close()); err != nil {
+		if err := joined(err, f.Close()); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
 		if err := a.patience.lookAgain(ctx, a, round, nil); err != nil {
@@ -196,7 +196,7 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 		a.at(stepJoined)
 		return a.join(f), nil
 	}
-	defer func() { err = also(err, f.close()) }()
+	defer func() { err = joined(err, f.close()) }()
 	if a.mode == platform.Shared && f.file != nil {
 		// It can't be joined, so it is to be judged, and for that we must be alone. Without
 		// a claim it may be one that another reader is just making, to be joined then.
@@ -219,7 +219,7 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 			return nil, pathError("read", a.file.Path, err)
 		}
 	}
-	state, evidence := a.judge(ctx, f, a.kernelFact(f))
+	state, evidence := a.judge(ctx, f, a.kernelFactOf(f))
 	locked := a.locked(a.file.Path, f, state, evidence)
 	if state != StateDead {
 		return nil, locked
@@ -236,7 +236,7 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 // still there (rule B), and reads what it says. Without an own lock, where there is none
 // or the file can't be opened, only the last of that. It returns errMoved when the path
 // leads elsewhere, or nowhere, and an *ErrLocked when somebody has the file's lock.
-func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mode) (*found, error) {
+func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mode) (*finding, error) {
 	f, err := a.look(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errMoved
@@ -256,11 +256,11 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 		return f, nil
 	}
 	if err != nil {
-		return nil, also(err, file.Close())
+		return nil, joined(err, file.Close())
 	}
 	at, err := file.IsAt(path)
 	if err != nil || !at {
-		return nil, also(cmp.Or(err, errMoved), file.Close())
+		return nil, joined(cmp.Or(err, errMoved), file.Close())
 	}
 	if err := f.read(a.place, file); err != nil {
 		return nil, pathError("read", path, err)
@@ -273,7 +273,7 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 func (a *attempt) hasOwnLocks() bool { return a.ownLocks() && !a.fallback }
 
 // kernelFact is what we know of the kernel lock of a file that lookLocked returned.
-func (a *attempt) kernelFact(f *found) kernelFact {
+func (a *attempt) kernelFactOf(f *finding) kernelFact {
 	if a.fallback || f.file == nil {
 		return kernelUnknown
 	}
@@ -286,13 +286,13 @@ func (a *attempt) unsupported() error {
 
 // lockedByKernel is what to say of a file whose kernel lock somebody has. That may not
 // be who the claim names, who may be gone.
-func (p *place) lockedByKernel(path string, f *found) *ErrLocked {
+func (p *place) lockedByKernel(path string, f *finding) *ErrLocked {
 	locked := p.locked(path, nil, StateHeld, EvidenceKernelLockHeld)
 	locked.Info, locked.Shared, locked.Processes = p.whoHas(f, nil)
 	return locked
 }
 
-func (p *place) locked(path string, f *found, s State, e Evidence) *ErrLocked {
+func (p *place) locked(path string, f *finding, s State, e Evidence) *ErrLocked {
 	locked := &ErrLocked{RepoID: p.file.repoID, Path: path, State: s, Evidence: e, now: p.now()}
 	if f != nil {
 		locked.Info = f.holder()

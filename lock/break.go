@@ -53,7 +53,7 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	}
 	if nonce == "" || there.claim == nil || there.claim.Nonce != nonce {
 		err = a.locked(a.file.Path, there, StateUnknown, EvidenceOtherNonce)
-	} else if state, evidence := a.judge(ctx, there, a.kernelFact(there)); state == StateHeld {
+	} else if state, evidence := a.judge(ctx, there, a.kernelFactOf(there)); state == StateHeld {
 		err = a.locked(a.file.Path, there, state, evidence)
 	} else if err = a.remove(ctx, a.file.Path, there, stepReread); err == errMoved {
 		err = a.locked(a.file.Path, nil, StateUnknown, EvidenceOtherNonce)
@@ -62,5 +62,5 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	if err != nil && !errors.As(err, &locked) {
 		err = pathError("break", a.file.Path, err)
 	}
-	return before, also(err, there.close())
+	return before, joined(err, there.close())
 }

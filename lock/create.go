@@ -71,7 +71,7 @@ func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mod
 		abandon(f, path)
 		return nil, pathError("check", path, err)
 	} else if !there {
-		return nil, also(errMoved, f.Close())
+		return nil, joined(errMoved, f.Close())
 	}
 	a.at(at.checked)
 	own, err := a.writeClaim(f, path, mode)
@@ -110,7 +110,7 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 		abandon(f, aside)
 		return nil, pathError("check", aside, err)
 	} else if !there {
-		return nil, also(errMoved, f.Close())
+		return nil, joined(errMoved, f.Close())
 	}
 	own, err := a.writeClaim(f, aside, mode)
 	if err != nil {
@@ -127,11 +127,11 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	}
 	a.at(at.created)
 	if err != nil {
-		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
+		return nil, joined(fmt.Errorf("lock: %w", err), a.discard(own))
 	}
 	own.path = path
 	if err := ignoreAbsent(platform.Remove(aside)); err != nil {
-		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
+		return nil, joined(fmt.Errorf("lock: %w", err), a.discard(own))
 	}
 	a.at(at.checked)
 	return own, nil
@@ -153,7 +153,7 @@ func (a *attempt) removeLeftover(ctx context.Context, aside string) error {
 	if err = a.remove(ctx, aside, f, ""); err == nil {
 		err = errMoved
 	}
-	return also(err, f.close())
+	return joined(err, f.close())
 }
 
 // writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure the
@@ -168,7 +168,7 @@ func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) 
 		err = f.Sync() // a server's full disk may show only here
 	}
 	if err != nil {
-		return nil, also(fmt.Errorf("lock: %w", err), a.discard(own))
+		return nil, joined(fmt.Errorf("lock: %w", err), a.discard(own))
 	}
 	own.data, own.written = data, time.Now()
 	if mode == platform.Exclusive {

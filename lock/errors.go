@@ -177,11 +177,11 @@ func (e *ErrLocked) UserMessage(prefix string) string {
 	} else {
 		fmt.Fprintf(&b, "Locked: could not acquire lock on %s\n\n", e.Path)
 	}
-	look := "holdfast status " + e.Path
+	command := "holdfast status " + e.Path
 	if who := e.who(); who != "" {
 		fmt.Fprintf(&b, "It%s by %s: %s.\n", e.isHeld(), who, e.Evidence)
 		if e.Info != nil && !e.Shared && e.State == StateHeld {
-			look = fmt.Sprintf("ps -p %d, or: %s", e.Info.PID, look)
+			command = fmt.Sprintf("ps -p %d, or: %s", e.Info.PID, command)
 		}
 	} else {
 		fmt.Fprintf(&b, "Nobody is named in it: %s.\n", e.Evidence)
@@ -191,7 +191,7 @@ func (e *ErrLocked) UserMessage(prefix string) string {
 		seconds := max(10, int(2*e.Waited/time.Second))
 		longer = fmt.Sprintf("Increase the timeout: %s_LOCK_TIMEOUT=%d", prefix, seconds)
 	}
-	fmt.Fprintf(&b, "Try:\n  1. Wait a few seconds and retry\n  2. Check the holder: %s\n  3. %s\n", look, longer)
+	fmt.Fprintf(&b, "Try:\n  1. Wait a few seconds and retry\n  2. Check the holder: %s\n  3. %s\n", command, longer)
 	return b.String()
 }
 
@@ -243,9 +243,9 @@ func (e Evidence) hint() string {
 	return ""
 }
 
-// also returns err with a second error that came of dealing with it. Unlike
+// joined is err with a second error that came of dealing with it. Unlike
 // errors.Join it leaves err as it is when there is none.
-func also(err, second error) error {
+func joined(err, second error) error {
 	switch {
 	case second == nil:
 		return err

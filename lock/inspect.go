@@ -51,8 +51,8 @@ func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status
 			return Status{}, pathError("inspect", p.file.Path, contextError(ctx))
 		}
 		last := try == passageTries
-		status, passing, err := p.inspectOnce(ctx, locks, last)
-		if err != nil || !passing || last {
+		status, betweenSteps, err := p.inspectOnce(ctx, locks, last)
+		if err != nil || !betweenSteps || last {
 			status.Waiters = p.waiters(locks)
 			return status, err
 		}
@@ -61,9 +61,9 @@ func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status
 	}
 }
 
-// inspectOnce looks once. passing says that somebody seems to be between two steps, so
+// inspectOnce looks once. betweenSteps says that somebody seems to be between two steps, so
 // that another look may tell more; last, that there will be none.
-func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, last bool) (s Status, passing bool, err error) {
+func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, last bool) (s Status, betweenSteps bool, err error) {
 	s.Path = p.file.Path
 	f, err := p.look(p.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,9 +95,9 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 	case StateDead:
 		p.inspectMarker(ctx, locks, &s)
 	case StateUnknown:
-		passing = f.info.Marked() && f.content == contentNone
+		betweenSteps = f.info.Marked() && f.content == contentNone
 	}
-	return s, passing, nil
+	return s, betweenSteps, nil
 }
 
 // inspectMarker: a dead holder whose lock is being taken over, or seems to be, is not to
@@ -123,7 +123,7 @@ func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s
 // have it, only trying can tell; that takes the lock for an instant, and whoever meets it
 // looks again. A file that is just being made is left alone, unless touch says that it has been
 // for long.
-func (p *place) peek(f *found, locks platform.KernelLocks, touch bool) (kernelFact, error) {
+func (p *place) peek(f *finding, locks platform.KernelLocks, touch bool) (kernelFact, error) {
 	if p.file.noKernelLock {
 		return kernelUnknown, nil
 	}

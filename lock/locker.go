@@ -165,7 +165,7 @@ func AcquireKeys(ctx context.Context, l Locker, keys ...Key) (*Set, error) {
 	for _, key := range ordered {
 		held, err := l.Acquire(ctx, key)
 		if err != nil {
-			return nil, also(err, s.Release())
+			return nil, joined(err, s.Release())
 		}
 		s.held = append(s.held, held)
 		// Two keys may be one lock to an engine that shortens them, or to a folder

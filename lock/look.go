@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// found is a lock file, or a marker, as it lay on disk at one moment. Whoever got it
+// A finding is a lock file, or a marker, as it lay on disk at one moment. Whoever got it
 // from look, or lookLocked, closes it.
-type found struct {
+type finding struct {
 	path    string
 	file    *platform.File // open; nil if it can't be
 	info    platform.Info
@@ -25,8 +25,8 @@ type found struct {
 
 // look opens the file at path and reads whatever it says. The error matches
 // fs.ErrNotExist when nothing is there; what can't be understood is no error.
-func (p *place) look(path string) (*found, error) {
-	f := &found{path: path}
+func (p *place) look(path string) (*finding, error) {
+	f := &finding{path: path}
 	file, err := p.open(path)
 	switch {
 	case err == nil:
@@ -44,8 +44,8 @@ func (p *place) look(path string) (*found, error) {
 }
 
 // read reads what is in the file now, and makes it f's.
-func (f *found) read(p *place, file *platform.File) (err error) {
-	*f = found{path: f.path, file: file}
+func (f *finding) read(p *place, file *platform.File) (err error) {
+	*f = finding{path: f.path, file: file}
 	if f.info, err = file.Stat(); err == nil {
 		f.data, err = file.Read(maxClaim)
 	}
@@ -71,10 +71,10 @@ func (f *found) read(p *place, file *platform.File) (err error) {
 	return nil
 }
 
-func (f *found) close() error { return f.file.Close() }
+func (f *finding) close() error { return f.file.Close() }
 
 // holder is who the file says has the lock; nil if it does not.
-func (f *found) holder() *LockInfo {
+func (f *finding) holder() *LockInfo {
 	if f.claim == nil {
 		return nil
 	}
@@ -99,15 +99,15 @@ func (p *place) decode(data []byte) (*claim, error) {
 
 // isDebris reports whether a file without a claim holds nothing but what a crash
 // leaves of one: the beginning, or NULs (of a machine that lost power).
-func (f *found) isDebris() bool {
+func (f *finding) isDebris() bool {
 	return strings.HasPrefix(`{"pid":`, string(f.data)) || f.isNULs() ||
 		bytes.HasPrefix(f.data, []byte(`{"pid":`)) && !json.Valid(f.data)
 }
 
-func (f *found) isNULs() bool { return len(f.data) > 0 && len(bytes.Trim(f.data, "\x00")) == 0 }
+func (f *finding) isNULs() bool { return len(f.data) > 0 && len(bytes.Trim(f.data, "\x00")) == 0 }
 
 // same reports whether a file still says what it said, and nobody has touched it.
-func (f *found) same() (bool, error) {
+func (f *finding) same() (bool, error) {
 	data, err := f.file.Read(maxClaim)
 	if err != nil || !bytes.Equal(data, f.data) {
 		return false, err
@@ -122,7 +122,7 @@ const exitGrace = 250 * time.Millisecond
 
 // judge gathers the facts on what was found, and puts them to the ladder. It waits a
 // little for a process that is on its way out, unless ctx is done.
-func (p *place) judge(ctx context.Context, f *found, kernel kernelFact) (State, Evidence) {
+func (p *place) judge(ctx context.Context, f *finding, kernel kernelFact) (State, Evidence) {
 	facts := p.facts(f, kernel)
 	s, e := judge(facts)
 	if e == EvidenceSameProcess && facts.underLock && facts.sameKind && facts.kernel == kernelFree {
@@ -134,7 +134,7 @@ func (p *place) judge(ctx context.Context, f *found, kernel kernelFact) (State, 
 	return s, e
 }
 
-func (p *place) facts(f *found, kernel kernelFact) facts {
+func (p *place) facts(f *finding, kernel kernelFact) facts {
 	facts := facts{
 		kernel:     kernel,
 		trusted:    p.fsys.Trusted,

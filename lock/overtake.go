@@ -23,8 +23,8 @@ type siblingWatch struct {
 	file      *platform.File // the sibling, if its lock was what is ours by overtaking
 }
 
-// look returns when to look again; 0 if the wait is over.
-func (s *siblingWatch) look() time.Duration {
+// check returns when to check again; 0 if the wait is over.
+func (s *siblingWatch) check() time.Duration {
 	w := s.waiter
 	a := w.attempt
 	if at, err := s.parked.file.IsAt(a.sibling); err == nil && !at {

@@ -20,7 +20,7 @@ type Process struct {
 // readers: a readers' file names the first of them, who may have left, and a lock outlives
 // its process in a child. So info can be nil; and where the claim does not tell it all,
 // the kernel's list is asked. A nil locks has it read, if it comes to that.
-func (p *place) whoHas(f *found, locks *platform.KernelLocks) (info *LockInfo, shared bool, by []Process) {
+func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (info *LockInfo, shared bool, by []Process) {
 	var id platform.FileID
 	if f != nil {
 		info, shared = f.holder(), f.isShared()
@@ -52,10 +52,10 @@ func (p *place) whoHas(f *found, locks *platform.KernelLocks) (info *LockInfo, s
 	return info, shared, by
 }
 
-func (f *found) isShared() bool { return f.claim != nil && f.claim.Mode == modeShared }
+func (f *finding) isShared() bool { return f.claim != nil && f.claim.Mode == modeShared }
 
 // isGone reports whether the process that a lock file names is known to have ended.
-func (p *place) isGone(f *found) bool {
+func (p *place) isGone(f *finding) bool {
 	if p.origin(f.claim) != originHere {
 		return false
 	}

@@ -24,7 +24,7 @@ import (
 // file in between, or after, has it.
 //
 // A crash leaves the dead claim, or none, and at most a marker, whose owner is dead.
-func (a *attempt) reclaim(ctx context.Context, dead *found) error {
+func (a *attempt) reclaim(ctx context.Context, dead *finding) error {
 	marker, err := a.takeMarker(ctx, a.marker, markerSteps)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (a *attempt) reclaim(ctx context.Context, dead *found) error {
 	if err == nil {
 		a.at(stepDeadRemoved)
 	}
-	err = also(err, a.discard(marker))
+	err = joined(err, a.discard(marker))
 	a.at(stepMarkerRemoved)
 	return err
 }
@@ -65,7 +65,7 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	state, _ := a.judge(ctx, f, a.kernelFact(f))
+	state, _ := a.judge(ctx, f, a.kernelFactOf(f))
 	// Under a name that nobody else uses, an empty file is what a crash has left aside.
 	aside := path != a.marker && f.info.Size == 0 && f.file != nil && time.Since(f.info.Modified) > DefaultStaleAfter
 	if state == StateDead || aside || a.isAbandoned(f) {
@@ -73,18 +73,18 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 	} else {
 		err = a.locked(a.file.Path, f, state, EvidenceBeingReclaimed)
 	}
-	return also(err, f.close())
+	return joined(err, f.close())
 }
 
 // isAbandoned reports whether a marker without a claim in it, such as those of
 // entwurf's dispatchers, was left by a process that died: who makes one has it open for as long as
 // it stands, and nobody has this one open. (A lock file may be empty and not open,
 // and yet be somebody's.)
-func (p *place) isAbandoned(f *found) bool { return f.info.Size == 0 && p.isLeft(f) }
+func (p *place) isAbandoned(f *finding) bool { return f.info.Size == 0 && p.isLeft(f) }
 
 // isLeft reports whether nobody has a file open that they could write a claim to. That
 // can be told where one kernel has all who could.
-func (p *place) isLeft(f *found) bool {
+func (p *place) isLeft(f *finding) bool {
 	if !p.shares() || f.file == nil {
 		return false
 	}
@@ -107,13 +107,13 @@ func (p *place) isLeft(f *found) bool {
 // all, two could take over the right of one dead. Such a right that was left by somebody
 // dead can be removed in its turn, by the right to do that; and whoever has the lock next
 // clears them away.
-func (a *attempt) remove(ctx context.Context, path string, f *found, looked step) (err error) {
+func (a *attempt) remove(ctx context.Context, path string, f *finding, looked step) (err error) {
 	if a.renews() {
 		right, err := a.takeMarker(ctx, a.marker+"."+f.fingerprint(), rightSteps)
 		if err != nil {
 			return err
 		}
-		defer func() { err = also(err, a.discard(right)) }()
+		defer func() { err = joined(err, a.discard(right)) }()
 	}
 	same, err := f.same()
 	if err == nil && same && !a.fsys.Trusted {
@@ -157,9 +157,9 @@ func (a *attempt) discard(own *ownFile) error {
 	if errors.Is(err, ErrLost) {
 		err = nil
 	} else if err != nil {
-		err = also(err, own.sayReleased())
+		err = joined(err, own.sayReleased())
 	}
-	return also(err, own.file.Close())
+	return joined(err, own.file.Close())
 }
 
 // clearMarkers removes what reclaimers who died have left beside the lock, which is ours:
@@ -184,7 +184,7 @@ func (a *attempt) clearMarkers(ctx context.Context) {
 }
 
 // fingerprint names one state of one file.
-func (f *found) fingerprint() string {
+func (f *finding) fingerprint() string {
 	h := fnv.New128a()
 	h.Write(f.data)
 	fmt.Fprint(h, f.file.ID(), f.info.Modified.UnixNano(), f.info.Size)

@@ -37,7 +37,7 @@ func (h *FileHold) Release() error {
 		return err
 	}
 	if h.isLost {
-		return also(pathError("release", h.Path(), ErrLost), err)
+		return joined(pathError("release", h.Path(), ErrLost), err)
 	}
 	h.attempt.observe(Event{Kind: EventReleased, Duration: time.Since(h.since)})
 	return err
@@ -65,18 +65,18 @@ func (h *FileHold) letGo() (err error) {
 			}
 		default:
 			if failed = h.own.sayReleased(); failed != nil {
-				return also(err, failed)
+				return joined(err, failed)
 			}
 			err = fmt.Errorf("%w (nobody has the lock any more: its file says so, and goes as soon as it can be removed)", err)
 		}
 		h.left = true
 	}
 	if cerr := h.own.file.Close(); cerr != nil {
-		return also(err, cerr)
+		return joined(err, cerr)
 	}
 	a.at(stepOwnUnlocked)
 	if cerr := a.siblingLock.Close(); cerr != nil {
-		return also(err, cerr)
+		return joined(err, cerr)
 	}
 	h.end()
 	a.at(stepUnlocked)
@@ -120,7 +120,7 @@ func (a *attempt) removeWithRight(own *ownFile) error {
 	remover := *a
 	remover.patience = impatient{tries: passageTries}
 	for try := 1; ; try++ {
-		var f found
+		var f finding
 		err := f.read(a.place, own.file)
 		if err == nil {
 			err = remover.remove(ctx, own.path, &f, "")

@@ -34,7 +34,7 @@ func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
 	for _, f := range ordered {
 		held, err := f.Acquire(ctx)
 		if err != nil {
-			return nil, also(err, s.Release())
+			return nil, joined(err, s.Release())
 		}
 		s.held = append(s.held, held)
 	}

@@ -15,7 +15,7 @@ import (
 // last included, leaves at most a file whose own lock is free.
 
 // isReaders reports whether a file is one that readers may have together.
-func (p *place) isReaders(f *found) bool {
+func (p *place) isReaders(f *finding) bool {
 	if f.claim == nil || f.claim.Mode != modeShared || f.claim.released {
 		return false
 	}
@@ -25,7 +25,7 @@ func (p *place) isReaders(f *found) bool {
 
 // join takes part in a lock file that another reader has made, and of which we have the
 // shared lock.
-func (a *attempt) join(f *found) *ownFile {
+func (a *attempt) join(f *finding) *ownFile {
 	own := &ownFile{file: f.file, path: a.file.Path, data: f.data, written: f.info.Modified, claim: a.newClaim(f.file.ID(), platform.Shared)}
 	own.claim.Nonce = f.claim.Nonce
 	return own
@@ -63,7 +63,7 @@ func (p *place) leave(f *platform.File, at func(step)) error {
 // use (rule A), if it is still there (rule B) and nobody's claim: of readers who have all
 // gone, or of one who died while claiming.
 func (p *place) clear(f *platform.File, path string, at func(step)) error {
-	var is found
+	var is finding
 	if err := is.read(p, f); err != nil || !p.isReaders(&is) && !(is.content == contentNone && is.info.Marked()) {
 		return err
 	}

@@ -49,7 +49,7 @@ func (f File) try(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	}
 	held, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil { // cancel beats acquire
-		return nil, also(pathError("acquire", a.file.Path, contextError(ctx)), held.Release())
+		return nil, joined(pathError("acquire", a.file.Path, contextError(ctx)), held.Release())
 	}
 	return held, err
 }
@@ -81,10 +81,10 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 			_ = f.Close() // it has no lock
 		}
 		var locked *ErrLocked
-		passing := true
+		betweenSteps := true
 		switch {
 		case err == platform.ErrBusy:
-			locked, passing = a.kernelHolder()
+			locked, betweenSteps = a.kernelHolder()
 		case err == errQueued:
 			locked = a.locked(a.file.Path, nil, StateHeld, EvidenceOthersWait)
 		case err == errMoved:
@@ -94,7 +94,7 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		default:
 			return nil, fmt.Errorf("lock: %w", err)
 		}
-		if !passing || try == p.tries {
+		if !betweenSteps || try == p.tries {
 			return nil, locked
 		}
 		if sleep(ctx, passage); ctx.Err() != nil {
@@ -157,10 +157,10 @@ func (a *attempt) openSibling() (*platform.File, error) {
 	return f, err
 }
 
-// kernelHolder describes who holds the busy kernel lock of the sibling. passing says that
+// kernelHolder describes who holds the busy kernel lock of the sibling. betweenSteps says that
 // there is no claim of theirs on disk (yet, or any more), so that another look may find
 // the lock free, or its holder known.
-func (p *place) kernelHolder() (locked *ErrLocked, passing bool) {
+func (p *place) kernelHolder() (locked *ErrLocked, betweenSteps bool) {
 	f, err := p.look(p.file.Path)
 	if err != nil {
 		return p.lockedByKernel(p.file.Path, nil), true

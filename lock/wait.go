@@ -101,7 +101,7 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 		return held, nil
 	case err == nil: // cancel beats acquire
 		rerr := held.Release()
-		return nil, also(w.gaveUp(ctx, nil), rerr)
+		return nil, joined(w.gaveUp(ctx, nil), rerr)
 	case ctx.Err() != nil:
 		return nil, w.gaveUp(ctx, err)
 	}
@@ -166,7 +166,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 				return f, err
 			}
 			if _, err := f.Stat(); err != nil { // it is looked after by its identity
-				return nil, also(fmt.Errorf("lock: %w", err), f.Close())
+				return nil, joined(fmt.Errorf("lock: %w", err), f.Close())
 			}
 			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: func(f *platform.File, _ error) { _ = f.Close() }}
 			a.at(stepParks)
@@ -187,7 +187,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			parked.file.SayWaiting(a.begun)
 		}
 		watch := siblingWatch{waiter: w, parked: parked}
-		came, err := w.await(ctx, atSibling, parked, watch.look)
+		came, err := w.await(ctx, atSibling, parked, watch.check)
 		switch {
 		case came && err == platform.ErrBusy: // the sibling has moved: see WaitLock
 			_ = parked.file.Close()
@@ -229,10 +229,10 @@ func (w *waiter) tryToPass(f *platform.File) (turnstile, error) {
 	}
 }
 
-// await waits for what comes of a wait in the kernel, and calls look from time to time. It
+// await waits for what comes of a wait in the kernel, and calls check from time to time. It
 // returns the wait's error if it came; or ctx's, and then the wait stays, for the next one;
-// or neither, when look says that there is nothing to wait for any more.
-func (w *waiter) await(ctx context.Context, at int, parked *wait, look func() (again time.Duration)) (came bool, err error) {
+// or neither, when check says that there is nothing to wait for any more.
+func (w *waiter) await(ctx context.Context, at int, parked *wait, check func() (again time.Duration)) (came bool, err error) {
 	timer := time.NewTimer(jitter(firstLook))
 	defer timer.Stop()
 	for {
@@ -243,7 +243,7 @@ func (w *waiter) await(ctx context.Context, at int, parked *wait, look func() (a
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-timer.C:
-			again := look()
+			again := check()
 			w.attempt.at(stepLooked)
 			if again == 0 {
 				return false, nil
