@@ -74,7 +74,8 @@
 //
 // The locks are advisory: they bind those who ask. A program that calls exec on
 // itself keeps its pid but loses its kernel locks. An exclusive lock then stays locked
-// until it ends, for those in its pid namespace; a shared one is free. The files are close-on-exec, so a child process does not inherit the lock; but
-// between fork and exec, as long as that lasts, it has it: a holder that is killed just then
-// leaves its lock to that child.
+// until it ends, for those in its pid namespace; a shared one is free. The files are
+// close-on-exec, so a child process does not inherit the lock; but between fork and exec,
+// as long as that lasts, it has it: a holder that is killed just then leaves its lock to
+// that child.
 package lock
