@@ -358,3 +358,20 @@ func TestShared_SiblingGone(t *testing.T) {
 		wantFree(t, f.Path)
 	}
 }
+
+// TestShared_FormsOfFile: File's own shared forms let readers in together. What else holds
+// of them is in package locktest.
+func TestShared_FormsOfFile(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
+	err := f.DoShared(t.Context(), func(context.Context) error {
+		held, err := f.AcquireSharedWithin(t.Context(), 0)
+		if err != nil {
+			return err
+		}
+		return held.Release()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	wantFree(t, f.Path)
+}
