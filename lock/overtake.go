@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -43,18 +44,16 @@ func (s *siblingWatch) check() time.Duration {
 			_ = file.Close()
 		}
 		free := err == nil
-		if !free && a.nobodyHas(s.free > 0) { // they have both the turnstile and the sibling's lock
-			if free = true; s.free > 0 {
+		if !free && a.nobodyHas() { // they have both the turnstile and the sibling's lock
+			if free = true; s.free > 0 && s.passes() {
 				w.queue.overtake()
-				s.overtaken = true
 				return 0
 			}
 		}
 		s.count(free)
-	case a.nobodyHas(s.free > 0):
-		if s.free > 0 {
+	case a.nobodyHas():
+		if s.free > 0 && s.passes() {
 			w.queue.leaveWait(atSibling)
-			s.overtaken = true
 			return 0
 		}
 		s.count(true)
@@ -74,37 +73,55 @@ func (s *siblingWatch) count(free bool) {
 	}
 }
 
+// passes overtakes those who have the sibling's lock, if they have nothing else; and
+// remembers them, so that this is paid for once.
+func (s *siblingWatch) passes() bool {
+	a := s.waiter.attempt
+	pids := a.haveOnlySibling()
+	if s.overtaken = len(pids) > 0; s.overtaken {
+		overtook(a.file.Path, pids)
+	}
+	return s.overtaken
+}
+
+// areStillStopped reports whether those who have the sibling's lock were overtaken before,
+// and still have nothing else.
+func (a *attempt) areStillStopped() bool {
+	before := overtaken(a.file.Path)
+	return before != nil && slices.Equal(before, a.haveOnlySibling())
+}
+
 // nobodyHas reports whether nobody has the lock, though somebody has that of the sibling:
-// they are on their way in, or out. If certain, nothing else will do than the kernel's
-// word on all of them.
-func (a *attempt) nobodyHas(certain bool) bool {
+// they are on their way in, or out.
+func (a *attempt) nobodyHas() bool {
 	if !a.ownLocks() || !a.fsys.Trusted {
 		return false
 	}
-	if f, err := a.open(a.file.Path); err == nil {
-		err = f.TryLock(platform.Exclusive)
-		_ = f.Close()
-		if err != nil {
-			return false
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return false
+	f, err := a.open(a.file.Path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
 	}
-	if !certain {
-		return true
-	}
+	err = f.TryLock(platform.Exclusive)
+	_ = f.Close()
+	return err == nil
+}
+
+// haveOnlySibling returns the processes that have the sibling's lock, if the kernel says
+// of each of them that it has no other: then nobody of them has the lock, even one whose
+// file was removed. nil if that can't be told.
+func (a *attempt) haveOnlySibling() []int {
 	sibling, err := platform.IdentifyFile(a.sibling)
 	if err != nil {
-		return false
+		return nil
 	}
 	locks, _ := platform.ListKernelLocks()
-	holders := locks.Holders(sibling)
+	holders := slices.Sorted(slices.Values(locks.Holders(sibling)))
 	for _, pid := range holders {
 		if pid == platform.Self().PID || !platform.HasOnlyLock(pid, sibling) {
-			return false
+			return nil
 		}
 	}
-	return len(holders) > 0
+	return holders
 }
 
 // overtake tries for the lock of a sibling that nobody has, though somebody stands at its

@@ -18,6 +18,9 @@ var (
 	queues   = map[queueKey]*queue{}
 	parked   int                // waits in the kernel
 	stuck    = map[string]int{} // by lock: waits that have overtaken whoever stands at its turnstile
+	// stopped is, by lock, the processes that had the sibling's lock when somebody here
+	// overtook them; until the sibling is to be had again.
+	stopped = map[string][]int{}
 )
 
 type queueKey struct {
@@ -222,6 +225,27 @@ func isStuck(path string) bool {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
 	return stuck[path] > 0
+}
+
+// overtook remembers whom it took no less than overtaking to get past.
+func overtook(path string, pids []int) {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	stopped[path] = pids
+}
+
+// passed says that the sibling was to be had.
+func passed(path string) {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	delete(stopped, path)
+}
+
+// overtaken returns the processes that overtook remembers.
+func overtaken(path string) []int {
+	queuesMu.Lock()
+	defer queuesMu.Unlock()
+	return stopped[path]
 }
 
 // park begins to wait in the kernel, for the turnstile of the file first if that is

@@ -120,7 +120,30 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			} else {
 				stuck.do("try", "parked")
 			}
-			held := getHeld(t, beginAcquire(t, t.Context(), f))
+			f, looks := countingSteps(f, lock.StepLooked)
+			acquires := []func(context.Context) (*lock.Held, error){f.Acquire, f.AcquireShared, f.TryAcquire, f.TryAcquireShared}
+			for range 5 {
+				for _, acquire := range acquires {
+					held, err := acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					letGo(t, held)
+				}
+			}
+			// The first had to look, twice at least; the others had no need to, nor have
+			// those who wait for one that got past.
+			held, err := f.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := beginAcquire(t, t.Context(), f)
+			parkedIs(t, 2) // one of them at the sibling, left behind
+			letGo(t, held)
+			held = getHeld(t, next)
+			if n := looks.Load(); n > 10 {
+				t.Errorf("%d looks for 22 acquisitions", n)
+			}
 			stuck.order("go")
 			if step == lock.StepOwnUnlocked {
 				stuck.expect("released")

@@ -76,9 +76,13 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 				err = nil // they are stopped, or slow
 			}
 			if err == nil {
+				passed(a.file.Path)
 				return f, nil
 			}
 			_ = f.Close() // it has no lock
+			if err == platform.ErrBusy && a.areStillStopped() {
+				return nil, nil
+			}
 		}
 		var locked *ErrLocked
 		betweenSteps := true

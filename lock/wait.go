@@ -163,7 +163,10 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			at, err := w.tryToPass(f)
 			if err != platform.ErrBusy {
 				f.LeaveTurnstile()
+				passed(a.file.Path)
 				return f, err
+			} else if a.areStillStopped() {
+				return nil, f.Close() // with the turnstile, if it was got
 			}
 			if _, err := f.Stat(); err != nil { // it is looked after by its identity
 				return nil, joined(fmt.Errorf("lock: %w", err), f.Close())
