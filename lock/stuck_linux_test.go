@@ -121,7 +121,7 @@ func TestStuck_WithTheSibling(t *testing.T) {
 				stuck.do("try", "parked")
 			}
 			f, looks := countingSteps(f, lock.StepLooked)
-			acquires := []func(context.Context) (*lock.Held, error){f.Acquire, f.AcquireShared, f.TryAcquire, f.TryAcquireShared}
+			acquires := []func(context.Context) (*lock.FileHold, error){f.Acquire, f.AcquireShared, f.TryAcquire, f.TryAcquireShared}
 			for range 5 {
 				for _, acquire := range acquires {
 					held, err := acquire(t.Context())

@@ -302,9 +302,7 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 		return delay
 	})
 	switch {
-	case came && err == platform.ErrBusy: // it has moved: see WaitLock
-		return parked.file, errMoved
-	case came:
+	case came: // perhaps with ErrBusy, when it has moved: see WaitLock
 		return parked.file, err
 	case err == nil:
 		err = errMoved
@@ -339,90 +337,4 @@ func (w *waiter) lookAgain(ctx context.Context, _ *attempt, looked int, locked *
 		sleep(ctx, passage)
 	}
 	return nil
-}
-
-// begunToWait makes it known, once, that the lock was not to be had at once.
-func (w *waiter) begunToWait() {
-	if w.waiting {
-		return
-	}
-	w.waiting = true
-	a := w.attempt
-	if a.file.Observer != nil {
-		locked, _ := a.kernelHolder()
-		a.observe(Event{Kind: EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
-	}
-	if a.file.OnWait == nil {
-		return
-	}
-	after := a.file.OnWaitAfter
-	if after <= 0 {
-		after = time.Second
-	}
-	w.notice = time.AfterFunc(after, func() {
-		w.calling.Lock()
-		defer w.calling.Unlock()
-		if w.stopped {
-			return
-		}
-		locked := a.holder()
-		if locked == nil || locked.Info != nil && locked.Info.Nonce == a.nonce {
-			return // the wait is over
-		}
-		locked.Waited = time.Since(a.begun)
-		a.file.OnWait(locked)
-	})
-}
-
-// stop ends the wait, won or not.
-func (w *waiter) stop() {
-	if w.notice != nil {
-		w.notice.Stop()
-		w.calling.Lock()
-		defer w.calling.Unlock()
-		w.stopped = true
-	}
-}
-
-// gaveUp is the error of a wait that ctx ended.
-func (w *waiter) gaveUp(ctx context.Context, err error) error {
-	a := w.attempt
-	cause := contextError(ctx)
-	if errors.Is(cause, context.DeadlineExceeded) {
-		cause = fmt.Errorf("%w: %w", ErrTimeout, cause)
-	}
-	var locked *ErrLocked
-	if !errors.As(err, &locked) {
-		if locked = a.holder(); locked == nil { // nobody is in the way by now
-			return pathError("acquire", a.file.Path, cause)
-		}
-	}
-	locked.Waited, locked.Cause = time.Since(a.begun), cause
-	return locked
-}
-
-// holder describes who is in the way, with the evidence on them; nil if nobody is. It
-// waits for nothing, not even for a process that is dying.
-func (p *place) holder() *ErrLocked {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	locks, _ := platform.ListKernelLocks()
-	status, _, err := p.inspectOnce(ctx, locks, true)
-	locked := p.locked(p.file.Path, nil, StateUnknown, EvidenceUnproven)
-	if err != nil {
-		return locked
-	}
-	switch status.State {
-	case StateFree:
-		return nil
-	case StateDead: // and not in the way; perhaps somebody is on the way in
-		if _, _, by := p.whoHas(nil, &locks); len(by) > 0 {
-			locked.State, locked.Evidence, locked.Processes = StateHeld, EvidenceKernelLockHeld, by
-			return locked
-		}
-		return nil
-	}
-	locked.State, locked.Evidence, locked.Info = status.State, status.Evidence, status.Info
-	locked.Shared, locked.Processes = status.Shared, status.Processes
-	return locked
 }

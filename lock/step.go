@@ -1,0 +1,49 @@
+package lock
+
+// step names a point of the protocol at which a process can die.
+type step string
+
+const (
+	stepSiblingLocked  step = "sibling locked"
+	stepSiblingChecked step = "sibling checked"
+	stepCreated        step = "lock file created"
+	stepOwnLocked      step = "own lock taken"
+	stepChecked        step = "lock file checked"
+	stepWritten        step = "claim written"
+
+	stepNotAlone step = "readers' file being made" // by another, in the eyes of a further one
+	stepJoined   step = "readers joined"           // by a further one
+
+	stepJudged        step = "claim judged dead"
+	stepMarkerCreated step = "marker created"
+	stepMarkerLocked  step = "marker locked"
+	stepMarkerChecked step = "marker checked"
+	stepMarkerWritten step = "marker written"
+	stepReread        step = "dead claim read again"
+	stepDeadRemoved   step = "dead claim removed"
+	stepMarkerRemoved step = "marker removed"
+	stepMarkerReread  step = "dead marker read again"
+	stepRightCreated  step = "right created" // where own locks don't stand for all
+	stepRightWritten  step = "right written"
+
+	stepOwned       step = "ownership checked"
+	stepRemoved     step = "lock file removed"
+	stepOwnUnlocked step = "own lock dropped"
+	stepUnlocked    step = "sibling unlocked"
+
+	stepSharedDropped step = "shared lock dropped" // by a reader who leaves
+	stepAlone         step = "found alone"
+
+	stepDying   step = "holder on its way out" // in judging, before it is waited for
+	stepGranted step = "sibling granted"       // to who waited, and has the turnstile still
+	stepParks   step = "about to wait"         // in the kernel, as the lock was not to be had
+	stepLooked  step = "wait looked after"
+	stepPeeked  step = "own lock taken to look" // by Inspect, for an instant
+)
+
+// at tells a test which step the protocol has reached.
+func (p *place) at(s step) {
+	if p.file.park != nil && s != "" {
+		p.file.park(s)
+	}
+}
