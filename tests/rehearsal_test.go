@@ -238,7 +238,7 @@ func (v *stranger) get() error {
 	return nil
 }
 
-// build builds a program that imports what it says.
+// build builds a program that imports what it says, and runs it if that needs no server.
 func (v *stranger) build(t *testing.T, name, program string) {
 	t.Helper()
 	dir := filepath.Join(v.dir, name)
@@ -248,42 +248,30 @@ func (v *stranger) build(t *testing.T, name, program string) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	v.must(t, dir, "go", "build", "-mod=mod", "-o", os.DevNull, ".")
+	binary := filepath.Join(dir, "program.exe")
+	v.must(t, dir, "go", "build", "-mod=mod", "-o", binary, ".")
+	if !strings.Contains(program, "/lock/pg\"") {
+		v.must(t, dir, binary)
+	}
 }
 
-// readmePrograms are what the README says in Go: whole programs, and the part about
-// engines, with what it leaves to the reader.
+// readmePrograms are the programs of the README, and the one with another engine as its
+// comment has it.
 func readmePrograms(t *testing.T) (programs []string) {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var whole, engines int
-	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllSubmatch(readme, -1) {
-		switch code := string(block[1]); {
-		case strings.HasPrefix(code, "package main\n"):
-			whole++
-			programs = append(programs, code)
-		case strings.Contains(code, "pg.Open("):
+	or := regexp.MustCompile(`(?m)^\tlocks := .* // or: (.*pg\.Open\(.*)$`)
+	engines := 0
+	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(repositoryFile(t, "README.md"), -1) {
+		program := block[1]
+		programs = append(programs, program)
+		if or.MatchString(program) {
 			engines++
-			programs = append(programs, `package main
-import (
-	"context"
-	"`+holdfastModule+`/lock"
-	"`+holdfastModule+`/lock/pg"
-)
-func work(context.Context) error { return nil }
-func main() {
-	ctx, id := context.Background(), ""
-	`+code+`
-	_ = err
-}
-`)
+			program = strings.Replace(program, holdfastModule+"/lock\"\n", holdfastModule+"/lock\"\n\""+holdfastModule+"/lock/pg\"\n", 1)
+			programs = append(programs, or.ReplaceAllString(program, "\t$1\n\tif err != nil { log.Fatal(err) }"))
 		}
 	}
-	if whole == 0 || engines == 0 {
-		t.Fatalf("README.md has %d programs and %d examples of an engine, want one of each at least", whole, engines)
+	if len(programs) < 4 || engines != 1 {
+		t.Fatalf("README.md has %d programs, and %d examples of an engine", len(programs), engines)
 	}
 	return programs
 }

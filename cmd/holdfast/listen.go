@@ -99,7 +99,7 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	unlock := func() {
 		if held.Release() == nil {
 			// It is harmless if the next one has it already, and has the lock: see "What
-			// removing a file does" in the README.
+			// removing a file does" in GUARANTEES.md.
 			_ = os.Remove(lockPath + ".flock")
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // notRun are the recipes that can't be run here, by how they begin, and why.
 var notRun = map[string]string{
 	"go install ":                          "fetches what has been published",
+	"go get ":                              "fetches what has been published",
 	"sh tests/all.sh":                      "runs this test",
 	"holdfast serve ":                      "goes on until a signal comes; see TestServe",
 	"curl -s ":                             "asks a server; see TestServe",
