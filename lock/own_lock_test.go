@@ -619,27 +619,3 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 	letGo(t, tryHold(t, f))
 	isAbsent(t, f.Path+".reclaim")
 }
-
-// TestOwnLock_MovedBeforeTheWait: the lock file that is to be waited for has another holder,
-// and is another file, by the time that the wait begins. Systems that lock a file by its
-// path wait for the other one then, and it is no less moved.
-func TestOwnLock_MovedBeforeTheWait(t *testing.T) {
-	f := queued(t)
-	holder, next := start(t, "member", f.Path), start(t, "member", f.Path)
-	holder.do("try", "held")
-	removeSibling(t, f.Path)
-	moved := false
-	waiter := beginAcquire(t, t.Context(), f.Park(func(step string) {
-		if step != lock.StepParks || moved {
-			return
-		}
-		moved = true
-		removeSibling(t, f.Path) // the waiter's, who would keep the next one out
-		holder.do("release", "released")
-		next.do("try", "held")
-	}))
-	parkedIs(t, 1)
-	next.do("release", "released")
-	letGo(t, getHeld(t, waiter))
-	wantFree(t, f.Path)
-}
