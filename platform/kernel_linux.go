@@ -48,12 +48,14 @@ var hasTurnstile = sync.OnceValue(func() bool {
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &unix.Flock_t{Type: unix.F_WRLCK}) == nil
 })
 
+const turnstileByte = 1
+
 func (d *descriptor) lockByte1(wait bool) error {
 	cmd := unix.F_OFD_SETLK
 	if wait {
 		cmd = unix.F_OFD_SETLKW
 	}
-	err := d.byteLock(cmd, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: 1, Len: 1})
+	err := d.byteLock(cmd, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: turnstileByte, Len: 1})
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return ErrBusy
 	}
@@ -62,7 +64,7 @@ func (d *descriptor) lockByte1(wait bool) error {
 
 // unlockBytes can't fail in a way that keeps a lock. It unlocks byte 1 and all behind.
 func (d *descriptor) unlockBytes() {
-	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: 1})
+	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Whence: io.SeekStart, Start: turnstileByte})
 }
 
 // byteLocked: a length of 0 means the whole file.
@@ -104,6 +106,7 @@ type waiting struct {
 type listedLock struct {
 	waits bool
 	kind  string
+	write bool
 	pid   int // 0: it is not known
 	file  FileID
 	start int64
@@ -117,7 +120,7 @@ func parseLock(line string) (l listedLock, ok bool) {
 	if len(field) < 7 {
 		return l, false
 	}
-	l.kind = field[1]
+	l.kind, l.write = field[1], field[3] == "WRITE"
 	pid, _ := strconv.Atoi(field[4])
 	l.pid = max(0, pid)
 	major, rest, _ := strings.Cut(field[5], ":") // in hexadecimal, as is the minor number
@@ -131,22 +134,24 @@ func parseLock(line string) (l listedLock, ok bool) {
 	return l, errors.Join(err1, err2, err3, err4) == nil
 }
 
+// listKernelLocks reads the list. The kernel gives it in pieces of a page, and goes on by
+// number: a lock that is taken in between, at its head, makes it give one twice, with all
+// who wait for it. Of what only one can have, the last one given counts.
 func listKernelLocks() (KernelLocks, error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
 		return KernelLocks{}, err
 	}
 	defer f.Close()
-	holders := map[FileID][]int{}
-	files := map[FileID]*waiting{}
-	lines := bufio.NewScanner(f)
+	return readKernelLocks(f)
+}
+
+func readKernelLocks(list io.Reader) (KernelLocks, error) {
+	holders, files := map[FileID][]int{}, map[FileID]*waiting{}
+	lines := bufio.NewScanner(list)
 	for lines.Scan() {
 		l, ok := parseLock(lines.Text())
 		if !ok || l.kind != "FLOCK" && l.kind != "OFDLCK" {
-			continue
-		}
-		if l.kind == "FLOCK" && !l.waits {
-			holders[l.file] = append(holders[l.file], l.pid)
 			continue
 		}
 		of := files[l.file]
@@ -154,12 +159,19 @@ func listKernelLocks() (KernelLocks, error) {
 			of = &waiting{}
 			files[l.file] = of
 		}
-		switch {
-		case l.kind == "FLOCK":
+		switch flock := l.kind == "FLOCK"; {
+		case flock && l.waits && l.pid != 0 && slices.Contains(of.pids, l.pid): // behind a reader
+		case flock && l.waits:
 			of.pids = append(of.pids, l.pid)
+		case flock && l.write:
+			holders[l.file], of.pids = []int{l.pid}, nil
+		case flock:
+			holders[l.file] = append(holders[l.file], l.pid)
 		case l.waits:
 			of.turning++
-		case l.start >= earliestWord:
+		case l.write && l.start == turnstileByte:
+			of.turning = 0
+		case l.start >= earliestWord && !slices.ContainsFunc(of.said, time.Unix(0, l.start).Equal):
 			of.said = append(of.said, time.Unix(0, l.start))
 		}
 	}

@@ -1,0 +1,10 @@
+//go:build !portable
+
+package platform
+
+import "strings"
+
+// ReadKernelLocks reads a list as ListKernelLocks does.
+func ReadKernelLocks(list string) (KernelLocks, error) {
+	return readKernelLocks(strings.NewReader(list))
+}
