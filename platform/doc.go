@@ -3,9 +3,11 @@
 // It judges nothing; who may have a lock is decided in package lock.
 //
 // Each topic has one file without a build tag, with the exported functions and
-// their contracts, and files per system (_linux, _darwin, _bsd, _windows,
-// _other) with the unexported rest.
+// their contracts, and a file for each kind of system with the unexported rest: _linux,
+// _unix, _bsd (macOS among them), _windows, and _other for all that have none of their
+// own. Where a kernel is like no other, the file has its name (_netbsd, _plan9).
 //
-// Linux is tested. The other systems are written from their manuals, built and
-// vetted, and not tested.
+// Linux is tested; and with the tag portable, which has it do without the _linux files
+// of the topics file and kernel, so are those that the other systems share. The rest of
+// these is written from their manuals, built and vetted, and not tested.
 package platform

@@ -44,7 +44,7 @@ func WriteDurably(path string, contents []byte) error {
 		}
 		return errors.Join(err, ignoreNotExist(Remove(temp)))
 	}
-	if err := Replace(temp, path); err != nil {
+	if err := replaceFile(temp, path); err != nil {
 		return errors.Join(err, Remove(temp))
 	}
 	return SyncFolder(filepath.Dir(path))

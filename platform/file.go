@@ -183,7 +183,8 @@ func (f *File) Sync() error {
 	return f.error("sync", err)
 }
 
-// Unmark takes the mark of Create away.
+// Unmark takes the mark of Create away. The error matches errors.ErrUnsupported where that
+// can't be done.
 func (f *File) Unmark() error { return f.error("chmod", f.unmark()) }
 
 // Link gives the file a further name, by which f is known from then on. The error matches
@@ -220,15 +221,26 @@ func (f *File) Close() error {
 	return f.error("close", f.close())
 }
 
-func (f *File) error(op string, err error) error {
-	if err == nil {
-		return nil
-	}
+func (f *File) error(op string, err error) error { return pathError(op, f.path, err) }
+
+// pathError says what failed, and where, if the error does not yet.
+func pathError(op, path string, err error) error {
 	var already *fs.PathError
-	if errors.As(err, &already) {
+	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	return &fs.PathError{Op: op, Path: f.path, Err: err}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// again makes a call anew as long as a signal ends it. (The runtime's signal handlers are
+// installed with SA_RESTART, which not all system calls honour; and a handler that C code
+// in the process has installed may not be.)
+func again(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // BeingWritten reports whether any process of this machine, in whatever container, has
@@ -254,13 +266,25 @@ func ReadRegular(path string, limit int) ([]byte, error) {
 	return f.Read(limit)
 }
 
-// Remove removes the file at path, and nothing that is a directory.
-func Remove(path string) error { return removeFile(path) }
-
-// Replace renames the file at from to the path to, replacing what is there.
-func Replace(from, to string) error { return replaceFile(from, to) }
+// Remove removes the file at path, and nothing that is a directory: a directory at a lock's
+// path is somebody else's lock. (os.Remove would go on to rmdir(2).)
+func Remove(path string) error {
+	return pathError("remove", path, again(func() error { return removeFile(path) }))
+}
 
 // RenameNew renames the file at from to the path to, at which nothing may be: the
 // error then matches fs.ErrExist, and nothing has changed. Of several who rename to
-// one path one succeeds.
-func RenameNew(from, to string) error { return renameNew(from, to) }
+// one path one succeeds. Where the system, or the filesystem, can't do it at once, a crash
+// may leave the file under both names.
+func RenameNew(from, to string) error {
+	switch err := again(func() error { return renameNew(from, to) }); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, errors.ErrUnsupported):
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	return Remove(from)
+}

@@ -42,7 +42,7 @@ func newFile(path string, flag int, mode uint32) (*File, error) {
 	case err == nil:
 	case err == unix.EAGAIN:
 		return nil, f.error("open", ErrLeased)
-	case isNotRegular(err):
+	case err == unix.ELOOP, err == unix.ENXIO, err == unix.EISDIR: // a link, a socket, a folder
 		return nil, f.error("open", ErrNotRegular)
 	default:
 		return nil, f.error("open", err)
@@ -76,21 +76,16 @@ func statx(dir int, path string, flags int) (Info, FileID, error) {
 		return unix.Statx(dir, path, flags|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &x)
 	})
 	if err == unix.ENOSYS || err == unix.EPERM { // a kernel, or a sandbox, that does not know it
-		return stat(dir, path, flags)
+		return fstatat(dir, path, flags)
 	}
 	info := Info{Mode: modeOf(uint32(x.Mode)), Size: int64(x.Size), Links: uint64(x.Nlink),
 		Modified: time.Unix(x.Mtime.Sec, int64(x.Mtime.Nsec)), Changed: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec)}
 	return info, FileID{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino}, err
 }
 
-func stat(dir int, path string, flags int) (Info, FileID, error) {
+func fstatat(dir int, path string, flags int) (Info, FileID, error) {
 	var st unix.Stat_t
-	err := again(func() error {
-		if path == "" {
-			return unix.Fstat(dir, &st)
-		}
-		return unix.Fstatat(dir, path, &st, flags)
-	})
+	err := again(func() error { return unix.Fstatat(dir, path, &st, flags) })
 	info := Info{Mode: modeOf(st.Mode), Size: st.Size, Links: uint64(st.Nlink),
 		Modified: time.Unix(st.Mtim.Unix()), Changed: st.Ctim.Nano()}
 	return info, FileID{Dev: uint64(st.Dev), Ino: st.Ino}, err
@@ -162,14 +157,20 @@ func (d *descriptor) beingWritten() (bool, error) {
 // renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the
 // flag (NFS, some of FUSE) gives EINVAL, some sandboxes EPERM.
 func renameNew(from, to string) error {
-	err := again(func() error {
-		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	})
-	switch err {
-	case nil:
-		return nil
-	case unix.EINVAL, unix.ENOSYS, unix.EPERM:
-		return linkNew(from, to)
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EPERM {
+		err = errors.ErrUnsupported
 	}
-	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	return err
 }
+
+func removeFile(path string) error { return unix.Unlink(path) }
+
+func replaceFile(from, to string) error { return os.Rename(from, to) }
+
+// isNoLinks: EPERM is what link(2) says of vfat.
+func isNoLinks(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) || errors.Is(err, errors.ErrUnsupported)
+}
+
+func isNoLocks(err error) bool { return errors.Is(err, unix.ENOLCK) }

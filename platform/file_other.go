@@ -1,40 +1,89 @@
-//go:build js || plan9 || wasip1
+//go:build !linux || portable
 
 package platform
 
 import (
+	"errors"
+	"io"
 	"io/fs"
 	"os"
+
+	"github.com/gofrs/flock"
 )
 
-// openNoFollow: Plan 9 has no symbolic links, and package syscall does not pass it on to
-// Node.js. Open has looked before.
-const openNoFollow, openNonBlock = 0, 0
-
-const keepsMarks = false
-
-func createFile(path string, _ bool) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+// A descriptor is a file as package os has it, and the lock that package flock keeps on
+// it, in an open file of its own.
+type descriptor struct {
+	file  *os.File // nil once it is closed
+	flag  int      // to open it again, for its lock
+	flock *flock.Flock
 }
 
-func identify(f *os.File) (FileID, error) { return identity(f.Stat()) }
+func open(path string, flag int) (*File, error) {
+	f, err := os.OpenFile(path, flag|openNoFollow|openNonBlock, 0o600)
+	return newFile(path, flag&^os.O_CREATE, f, err)
+}
 
-func identifyAt(_ string, info fs.FileInfo) (FileID, error) { return identity(info, nil) }
+func create(path string, mark bool) (*File, error) {
+	f, err := createFile(path, mark)
+	return newFile(path, os.O_RDWR, f, err)
+}
 
-func links(fs.FileInfo) uint64 { return 1 }
+func newFile(path string, flag int, file *os.File, err error) (*File, error) {
+	f := &File{path: path, descriptor: descriptor{file: file, flag: flag}}
+	if isNotRegular(err) {
+		return nil, f.error("open", ErrNotRegular)
+	} else if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
 
-// isNoLinks: see File.Link.
-func isNoLinks(error) bool { return true }
+func (d *descriptor) closed() bool { return d.file == nil }
 
-func isNotRegular(error) bool { return false }
+func (d *descriptor) close() error {
+	file := d.file
+	d.file = nil
+	return file.Close()
+}
 
-// isNoLocks: see File.TryLock. There are no locks to be had anyway.
-func isNoLocks(error) bool { return false }
+func (d *descriptor) stat() (Info, FileID, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return Info{}, FileID{}, err
+	}
+	return describe(d.file.Name(), info, d.file)
+}
 
-// replaceFile is not atomic on Plan 9, which can't rename over a file: package os
-// removes the one at to first. Nor can it move a file to another folder there.
-func replaceFile(from, to string) error { return os.Rename(from, to) }
+func look(path string) (Info, FileID, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Info{}, FileID{}, err
+	}
+	return describe(path, info, nil)
+}
 
-func renameNew(from, to string) error { return linkNew(from, to) }
+// infoOf leaves out the sticky bit, which here only an administrator, or another program,
+// may set.
+func infoOf(info fs.FileInfo) Info {
+	return Info{Mode: info.Mode() &^ fs.ModeSticky, Size: info.Size(), Modified: info.ModTime(), Links: 1}
+}
 
-func isMarked(fs.FileInfo) bool { return false }
+func (d *descriptor) readAt(data []byte, offset int64) (int, error) {
+	n, err := d.file.ReadAt(data, offset)
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+func (d *descriptor) writeAt(data []byte, offset int64) error {
+	_, err := d.file.WriteAt(data, offset)
+	return err
+}
+
+func (d *descriptor) sync() error               { return d.file.Sync() }
+func (d *descriptor) truncate(size int64) error { return d.file.Truncate(size) }
+func (d *descriptor) unmark() error             { return errors.ErrUnsupported }
+
+func (d *descriptor) beingWritten() (bool, error) { return false, errors.ErrUnsupported }

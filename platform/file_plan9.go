@@ -1,22 +1,28 @@
 package platform
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-// identity: a path number names one file of a server, and a file that takes a
-// removed one's name has another. Source: intro(5).
-func identity(info fs.FileInfo, err error) (FileID, error) {
-	if err != nil {
-		return FileID{}, err
-	}
+const openNoFollow, openNonBlock = 0, 0 // there are neither symbolic links nor FIFOs
+
+const keepsMarks = false
+
+func createFile(path string, _ bool) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+}
+
+// describe: a path number names one file of a server, and a file that takes a removed one's
+// name has another. Source: intro(5).
+func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {
 	d, ok := info.Sys().(*syscall.Dir)
 	if !ok {
-		return FileID{}, fs.ErrInvalid
+		return Info{}, FileID{}, fs.ErrInvalid
 	}
-	return FileID{Dev: uint64(d.Type)<<32 | uint64(d.Dev), Ino: d.Qid.Path}, nil
+	return infoOf(info), FileID{Dev: uint64(d.Type)<<32 | uint64(d.Dev), Ino: d.Qid.Path}, nil
 }
 
 // removeFile has to look first, as remove(5) takes empty directories as well. One
@@ -27,10 +33,19 @@ func removeFile(path string) error {
 		return err
 	}
 	if info.IsDir() {
-		return &fs.PathError{Op: "remove", Path: path, Err: syscall.EISDIR}
+		return syscall.EISDIR
 	}
-	if err := syscall.Remove(path); err != nil {
-		return &fs.PathError{Op: "remove", Path: path, Err: err}
-	}
-	return nil
+	return syscall.Remove(path)
 }
+
+// replaceFile is not atomic, as a file can't be renamed over another: package os removes the
+// one at to first. Nor can it move a file to another folder.
+func replaceFile(from, to string) error { return os.Rename(from, to) }
+
+func renameNew(string, string) error { return errors.ErrUnsupported }
+
+func isNotRegular(error) bool { return false }
+
+func isNoLinks(error) bool { return true }
+
+func isNoLocks(error) bool { return false }

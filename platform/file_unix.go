@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && (!linux || portable)
 
 package platform
 
@@ -9,35 +9,37 @@ import (
 	"syscall"
 )
 
+const (
+	openNoFollow = syscall.O_NOFOLLOW
+	openNonBlock = syscall.O_NONBLOCK
+)
+
+// keepsMarks: the BSDs let only root make a regular file sticky.
+const keepsMarks = false
+
+func createFile(path string, _ bool) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+}
+
+func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {
+	i, st := infoOf(info), info.Sys().(*syscall.Stat_t)
+	i.Links = uint64(st.Nlink)
+	return i, FileID{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}, nil
+}
+
+func removeFile(path string) error { return syscall.Unlink(path) }
+
+func renameNew(string, string) error { return errors.ErrUnsupported }
+
+func replaceFile(from, to string) error { return os.Rename(from, to) }
+
 // isNotRegular tells what open(2) says of a link, a socket and a folder.
 func isNotRegular(err error) bool {
 	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EISDIR)
 }
 
-// isNoLinks: see File.Link. EPERM is what link(2) says of vfat.
 func isNoLinks(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EMLINK) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// isNoLocks: see File.TryLock.
 func isNoLocks(err error) bool { return errors.Is(err, syscall.ENOLCK) }
-
-// removeFile calls unlink(2) itself: os.Remove would go on to rmdir(2), and a
-// directory at a lock's path is somebody else's lock.
-func removeFile(path string) error {
-	if err := again(func() error { return syscall.Unlink(path) }); err != nil {
-		return &fs.PathError{Op: "remove", Path: path, Err: err}
-	}
-	return nil
-}
-
-// again makes a system call anew as long as a signal ends it.
-func again(call func() error) error {
-	for {
-		if err := call(); err != syscall.EINTR {
-			return err
-		}
-	}
-}
-
-func replaceFile(from, to string) error { return os.Rename(from, to) }

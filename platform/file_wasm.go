@@ -3,25 +3,37 @@
 package platform
 
 import (
+	"errors"
 	"io/fs"
+	"os"
 	"syscall"
 )
 
-func identity(info fs.FileInfo, err error) (FileID, error) {
-	if err != nil {
-		return FileID{}, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return FileID{}, fs.ErrInvalid
-	}
-	return FileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+// openNoFollow is not passed on to Node.js. Open has looked before.
+const openNoFollow, openNonBlock = 0, 0
+
+const keepsMarks = false
+
+func createFile(path string, _ bool) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 }
 
-// removeFile: see the one for Unix.
-func removeFile(path string) error {
-	if err := syscall.Unlink(path); err != nil {
-		return &fs.PathError{Op: "remove", Path: path, Err: err}
+func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Info{}, FileID{}, fs.ErrInvalid
 	}
-	return nil
+	return infoOf(info), FileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
+
+func removeFile(path string) error { return syscall.Unlink(path) }
+
+func renameNew(string, string) error { return errors.ErrUnsupported }
+
+func replaceFile(from, to string) error { return os.Rename(from, to) }
+
+func isNotRegular(error) bool { return false }
+
+func isNoLinks(error) bool { return true }
+
+func isNoLocks(error) bool { return false }

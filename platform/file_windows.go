@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -34,36 +33,29 @@ func openHandle(path string, flags uint32) (windows.Handle, error) {
 	return 0, &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
-// identifyAt: on NTFS the index has a sequence number in it and is not used again. On
+// describe: on NTFS the index has a sequence number in it and is not used again. On
 // ReFS it is cut down to 64 bits and need not be unique. Source:
 // BY_HANDLE_FILE_INFORMATION.
-func identifyAt(path string, _ fs.FileInfo) (FileID, error) {
-	h, err := openHandle(path, windows.FILE_FLAG_OPEN_REPARSE_POINT)
-	if err != nil {
-		return FileID{}, err
+func describe(path string, info fs.FileInfo, f *os.File) (Info, FileID, error) {
+	var h windows.Handle
+	if f != nil {
+		h = windows.Handle(f.Fd())
+	} else {
+		var err error
+		if h, err = openHandle(path, windows.FILE_FLAG_OPEN_REPARSE_POINT); err != nil {
+			return Info{}, FileID{}, err
+		}
+		defer windows.CloseHandle(h)
 	}
-	defer windows.CloseHandle(h)
-	return identifyHandle(h, path)
-}
-
-func identify(f *os.File) (FileID, error) { return identifyHandle(windows.Handle(f.Fd()), f.Name()) }
-
-func identifyHandle(h windows.Handle, path string) (FileID, error) {
 	var d windows.ByHandleFileInformation
 	if err := windows.GetFileInformationByHandle(h, &d); err != nil {
-		return FileID{}, &fs.PathError{Op: "GetFileInformationByHandle", Path: path, Err: err}
+		return Info{}, FileID{}, &fs.PathError{Op: "GetFileInformationByHandle", Path: path, Err: err}
 	}
-	return FileID{
-		Dev: uint64(d.VolumeSerialNumber),
-		Ino: uint64(d.FileIndexHigh)<<32 | uint64(d.FileIndexLow),
-	}, nil
-}
-
-func links(fs.FileInfo) uint64 { return 1 }
-
-func isMarked(info fs.FileInfo) bool {
-	d, ok := info.Sys().(*syscall.Win32FileAttributeData)
-	return ok && d.FileAttributes&windows.FILE_ATTRIBUTE_TEMPORARY != 0
+	i := infoOf(info)
+	if d.FileAttributes&windows.FILE_ATTRIBUTE_TEMPORARY != 0 {
+		i.Mode |= fs.ModeSticky // the mark
+	}
+	return i, FileID{Dev: uint64(d.VolumeSerialNumber), Ino: uint64(d.FileIndexHigh)<<32 | uint64(d.FileIndexLow)}, nil
 }
 
 // keepsMarks: the mark is the attribute "temporary".
@@ -92,30 +84,26 @@ func createFile(path string, mark bool) (*os.File, error) {
 	return os.NewFile(uintptr(h), path), nil
 }
 
-// isNoLinks: see File.Link. FAT says ERROR_INVALID_FUNCTION.
+// isNoLinks: FAT says ERROR_INVALID_FUNCTION.
 func isNoLinks(err error) bool { return errors.Is(err, windows.ERROR_INVALID_FUNCTION) }
 
 func isNotRegular(error) bool { return false }
 
-// isNoLocks: see File.TryLock. LockFileEx has no such answer.
+// isNoLocks: LockFileEx has no such answer.
 func isNoLocks(error) bool { return false }
 
-// removeFile calls DeleteFile itself: os.Remove would go on to RemoveDirectory.
-// A file that somebody has open without sharing its deletion, such as one that
+// removeFile: a file that somebody has open without sharing its deletion, such as one that
 // package os opened, can't be removed; most are open for a moment only.
 func removeFile(path string) error {
 	name, err := windows.UTF16PtrFromString(path)
-	if err == nil {
-		err = retry(func() (again bool, err error) {
-			err = windows.DeleteFile(name)
-			return err == windows.ERROR_SHARING_VIOLATION ||
-				err == windows.ERROR_ACCESS_DENIED && deletePending(name), err
-		})
-	}
 	if err != nil {
-		return &fs.PathError{Op: "remove", Path: path, Err: err}
+		return err
 	}
-	return nil
+	return retry(func() (again bool, err error) {
+		err = windows.DeleteFile(name)
+		return err == windows.ERROR_SHARING_VIOLATION ||
+			err == windows.ERROR_ACCESS_DENIED && deletePending(name), err
+	})
 }
 
 // replaceFile: MoveFileEx says ERROR_ACCESS_DENIED, too, when the file at to is
@@ -131,16 +119,14 @@ func replaceFile(from, to string) error {
 // renameNew: MoveFile replaces nothing.
 func renameNew(from, to string) error {
 	old, err := windows.UTF16PtrFromString(from)
-	if err == nil {
-		var new *uint16
-		if new, err = windows.UTF16PtrFromString(to); err == nil {
-			err = windows.MoveFile(old, new)
-		}
-	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+		return err
 	}
-	return nil
+	new, err := windows.UTF16PtrFromString(to)
+	if err != nil {
+		return err
+	}
+	return windows.MoveFile(old, new)
 }
 
 // deletePending tells a file that is removed, but stays until its last handle is

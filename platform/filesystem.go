@@ -15,9 +15,10 @@ type Filesystem struct {
 
 // FilesystemOf returns the filesystem that path, which must exist, lies on.
 func FilesystemOf(path string) (Filesystem, error) {
-	kind, err := filesystemKind(path)
-	if err != nil {
-		return Filesystem{Kind: "unknown"}, err
+	var kind string
+	err := again(func() (err error) { kind, err = filesystemKind(path); return err })
+	if err != nil || kind == "" {
+		return Filesystem{Kind: "unknown"}, pathError("statfs", path, err)
 	}
 	return Filesystem{Kind: kind, Trusted: trustedKinds[kind]}, nil
 }

@@ -1,21 +1,13 @@
-//go:build darwin || dragonfly || freebsd || netbsd || openbsd
+//go:build darwin || dragonfly || freebsd
 
 package platform
 
-import (
-	"io/fs"
-)
+import "golang.org/x/sys/unix"
 
-// filesystemKind gives the name that the kernel itself uses: "apfs", "ufs",
-// "ffs", "zfs", "hammer2", "nfs", "nullfs".
+// filesystemKind gives the name that the kernel itself uses: "apfs", "ufs", "zfs",
+// "hammer2", "nfs", "nullfs". (OpenBSD and NetBSD keep it in structures of their own.)
 func filesystemKind(path string) (string, error) {
-	var kind string
-	err := again(func() (err error) { kind, err = typeName(path); return err })
-	if err != nil {
-		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
-	}
-	if kind == "" {
-		kind = "unknown"
-	}
-	return kind, nil
+	var st unix.Statfs_t
+	err := unix.Statfs(path, &st)
+	return unix.ByteSliceToString(st.Fstypename[:]), err
 }

@@ -2,7 +2,6 @@ package platform
 
 import (
 	"fmt"
-	"io/fs"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,8 +35,8 @@ var kinds = map[uint32]string{
 
 func filesystemKind(path string) (string, error) {
 	var st unix.Statfs_t
-	if err := again(func() error { return unix.Statfs(path, &st) }); err != nil {
-		return "", &fs.PathError{Op: "statfs", Path: path, Err: err}
+	if err := unix.Statfs(path, &st); err != nil {
+		return "", err
 	}
 	if kind, ok := kinds[uint32(st.Type)]; ok {
 		return kind, nil

@@ -2,9 +2,9 @@ package platform
 
 import "golang.org/x/sys/unix"
 
-// typeName does not have the filesystem bring its figures up to date, which an
+// filesystemKind does not have the filesystem bring its figures up to date, which an
 // unreachable server would not answer: the name is the kernel's own.
-func typeName(path string) (string, error) {
+func filesystemKind(path string) (string, error) {
 	var st unix.Statvfs_t
 	err := unix.Statvfs1(path, &st, unix.ST_NOWAIT)
 	return unix.ByteSliceToString(st.Fstypename[:]), err

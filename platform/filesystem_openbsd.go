@@ -2,7 +2,7 @@ package platform
 
 import "golang.org/x/sys/unix"
 
-func typeName(path string) (string, error) {
+func filesystemKind(path string) (string, error) {
 	var st unix.Statfs_t
 	err := unix.Statfs(path, &st)
 	return unix.ByteSliceToString(st.F_fstypename[:]), err

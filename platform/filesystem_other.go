@@ -2,4 +2,4 @@
 
 package platform
 
-func filesystemKind(string) (string, error) { return "unknown", nil }
+func filesystemKind(string) (string, error) { return "", nil }

@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"io/fs"
 	"strings"
 
 	"golang.org/x/sys/windows"
@@ -18,18 +17,11 @@ func filesystemKind(path string) (string, error) {
 	}
 	defer windows.CloseHandle(h)
 	kind, err := driveKind(h)
-	if err == nil && kind == "" {
-		kind, err = volumeKind(h)
+	if err != nil || kind != "" {
+		return kind, err
 	}
-	if err != nil {
-		return "", &fs.PathError{Op: "GetVolumeInformation", Path: path, Err: err}
-	}
-	return kind, nil
-}
-
-func volumeKind(h windows.Handle) (string, error) {
 	var name [windows.MAX_PATH + 1]uint16
-	err := windows.GetVolumeInformationByHandle(h, nil, 0, nil, nil, nil, &name[0], uint32(len(name)))
+	err = windows.GetVolumeInformationByHandle(h, nil, 0, nil, nil, nil, &name[0], uint32(len(name)))
 	return strings.ToLower(windows.UTF16ToString(name[:])), err
 }
 

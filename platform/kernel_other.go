@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -24,9 +23,6 @@ const ownLocks = kernelLocks && runtime.GOOS != "windows"
 
 // lock has package flock open the file at path, and makes sure that it is the same; if
 // it is not, some other file may have been locked for an instant.
-//
-// The runtime's signal handlers are installed with SA_RESTART, which flock(2) honours; a
-// handler installed by C code in the process may not be.
 func (d *descriptor) lock(path string, mode Mode, wait bool) error {
 	if !kernelLocks {
 		return errors.ErrUnsupported
@@ -35,10 +31,7 @@ func (d *descriptor) lock(path string, mode Mode, wait bool) error {
 		return err
 	}
 	d.flock = flock.New(path, flock.SetFlag(d.flag|openNoFollow|openNonBlock), flock.SetPermissions(0o600))
-	err := d.lockOnce(mode, wait)
-	for errors.Is(err, syscall.EINTR) { // wrapped, on Windows unknown
-		err = d.lockOnce(mode, wait)
-	}
+	err := again(func() error { return d.lockOnce(mode, wait) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrBusy // it has no name any more
 	} else if err != nil {
@@ -82,11 +75,7 @@ func (d *descriptor) unlock() error {
 	if d.flock == nil {
 		return nil
 	}
-	err := d.flock.Unlock()
-	for errors.Is(err, syscall.EINTR) {
-		err = d.flock.Unlock()
-	}
-	return err
+	return again(d.flock.Unlock)
 }
 
 // Turnstiles, and the kernel's list of locks, are Linux's.
