@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -12,9 +13,8 @@ import (
 type Process struct {
 	PID int
 	// Start is when the process started, in the unit of the system: clock ticks
-	// since boot (Linux), microseconds since boot (FreeBSD, OpenBSD) or since
-	// 1970 (darwin, NetBSD, DragonFly), 100 ns since 1601 (Windows). On Linux it
-	// means the same only within one time namespace.
+	// since boot (Linux), 100 ns since 1601 (Windows). On Linux it means the same only
+	// within one time namespace.
 	Start uint64
 	// PIDFD is the inode of the process's pidfd, which no other process has
 	// had since boot. Linux 6.9.
@@ -55,6 +55,11 @@ const (
 //
 // A zombie whose threads have all exited is Gone; one of which threads still run
 // (and so may hold locks) is not. A process that may not be signalled is alive.
+//
+// On macOS and the BSDs it is what kill(2) says of the pid: Gone, Exists (a zombie, too) or
+// Uncertain, but neither Alive nor Replaced. Their tables of processes would tell more, in
+// layouts of their own, which nobody has tried; and the kernel lock is proof enough. On all
+// systems but these, Linux and Windows, it is Uncertain.
 func Probe(p Process) Liveness {
 	// 0 and negative pids name groups to the system, and of larger ones it may
 	// look at the lower 32 bits only.
@@ -77,8 +82,8 @@ func Began(pid int) (time.Time, bool) {
 // its arguments, which may hold what is not for others; "" where that can't be seen.
 func ProgramOf(pid int) string { return programOf(pid) }
 
-// AwaitExit probes until the process is gone, ctx is done, or the limit has
-// passed, and returns the last answer. A process that was killed lets go of its
+// AwaitExit waits until the process is gone, ctx is done, or the limit has
+// passed, and returns the last answer of Probe. A process that was killed lets go of its
 // files a little before it is gone; one that is on its way out, however long that takes
 // it, does no work any more, and counts as gone.
 func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
@@ -92,5 +97,44 @@ func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
 			return l
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A Host identifies the running kernel. What can't be had is the zero value.
+type Host struct {
+	// Name is the host's name: for people, and a weak sign of identity. A
+	// container has its own.
+	Name string
+	// BootID differs between any two boots of any two machines. Linux, macOS, and
+	// FreeBSD have one. The time of boot is no substitute: the BSDs move it when the
+	// clock is stepped.
+	BootID string
+}
+
+// ThisHost returns the identity of the host. It is found once.
+func ThisHost() Host { return thisHost() }
+
+var thisHost = onceComplete(func() (Host, bool) {
+	name, err := os.Hostname()
+	id, found := bootID()
+	return Host{Name: name, BootID: id}, err == nil && found
+})
+
+// onceComplete returns find's answer, and calls it again only until it is complete:
+// what could not be read while, say, the process had no descriptors left must not
+// be unknown for good.
+func onceComplete[T any](find func() (answer T, complete bool)) func() T {
+	var (
+		mu     sync.Mutex
+		known  bool
+		answer T
+	)
+	return func() T {
+		mu.Lock()
+		defer mu.Unlock()
+		if !known {
+			answer, known = find()
+		}
+		return answer
 	}
 }

@@ -1,13 +1,46 @@
-//go:build aix || dragonfly || freebsd || netbsd || openbsd || solaris
+//go:build darwin || dragonfly || freebsd || netbsd || openbsd
 
 package platform
 
-import "time"
+import (
+	"encoding/hex"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 func identifySelf(*Process) error { return nil }
 
-// probe can't tell the process meant from a later one with its pid, nor a zombie from
-// a process that runs. The kernel lock is the proof here.
-func probe(p Process) Liveness { return existence(p.PID) }
+// probe asks by kill(2) with signal 0, which sends nothing. FreeBSD answers ESRCH for a
+// process that the asker may not see, too, being in a jail or by policy; elsewhere one
+// that may not be signalled is EPERM. Source: kern_prot.c cr_cansignal; security(7).
+func probe(p Process) Liveness {
+	switch err := unix.Kill(p.PID, 0); {
+	case err == nil, err == unix.EPERM:
+		return Exists
+	case err == unix.ESRCH && runtime.GOOS != "freebsd":
+		return Gone
+	}
+	return Uncertain
+}
 
 func began(int) (time.Time, bool) { return time.Time{}, false }
+
+func exiting(int) bool { return false }
+
+func programOf(int) string { return "" }
+
+// bootID is a random UUID on macOS, and 16 random bytes on FreeBSD: older kernels have none,
+// and newer ones have it only once they have gathered entropy. All jails of a machine have
+// the same. Source: sys/kern/kern_mib.c sysctl_bootid.
+func bootID() (string, bool) {
+	if id, err := unix.Sysctl("kern.bootsessionuuid"); err == nil {
+		return id, true
+	}
+	id, err := unix.SysctlRaw("kern.boot_id")
+	if err != nil || len(id) != 16 {
+		return "", true
+	}
+	return hex.EncodeToString(id), true
+}

@@ -125,12 +125,8 @@ func sameness(same bool) Liveness {
 // whether or not its parent has reaped it. Source: pidfd_open(2).
 func exited(pidfd int) bool {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, 0)
-		if err != unix.EINTR {
-			return err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
-		}
-	}
+	err := again(func() error { _, err := unix.Poll(fds, 0); return err })
+	return err == nil && fds[0].Revents&unix.POLLIN != 0
 }
 
 // pidfdInode returns 0 before Linux 6.9, where all pidfds share one inode.
@@ -218,4 +214,10 @@ func programOf(pid int) string {
 	// A program may write what it likes there, its arguments behind its name for one.
 	program, _, _ = strings.Cut(program, " ")
 	return path.Base(program)
+}
+
+// bootID has no answer in a sandbox without /proc: that is complete, too.
+func bootID() (string, bool) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id)), err == nil || errors.Is(err, fs.ErrNotExist)
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -175,6 +176,45 @@ func TestProbe_Life(t *testing.T) {
 	for how, id := range all {
 		wantLiveness(t, "reaped, "+how, id, platform.Gone)
 	}
+}
+
+// TestAwaitExit: it learns, while it waits, that the process has ended, or ctx has.
+func TestAwaitExit(t *testing.T) {
+	var p platform.Process
+	_, end := playRole(t, "wait", &p)
+	wait := func(then func(), want platform.Liveness) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(context.Background())
+		asked := &askedContext{Context: ctx, asked: make(chan struct{})}
+		told := make(chan platform.Liveness)
+		go func() { told <- platform.AwaitExit(asked, p, 24*time.Hour) }()
+		<-asked.asked
+		if then == nil {
+			then = cancel
+		}
+		then()
+		promptly(t, "AwaitExit", func() {
+			if l := <-told; l != want {
+				t.Errorf("liveness is %d, want %d", l, want)
+			}
+		})
+		cancel()
+	}
+	wait(nil, platform.Alive)
+	wait(end, platform.Gone)
+}
+
+// askedContext tells when it is first asked whether it has ended.
+type askedContext struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (c *askedContext) Err() error {
+	err := c.Context.Err()
+	c.once.Do(func() { close(c.asked) })
+	return err
 }
 
 func TestProbe_PIDReused(t *testing.T) {

@@ -1,4 +1,4 @@
-//go:build js || plan9 || wasip1
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd || windows)
 
 package platform
 
@@ -7,7 +7,9 @@ import "time"
 func identifySelf(*Process) error { return nil }
 
 // probe: WebAssembly knows no other processes. Plan 9 lists them in /proc, but a
-// program's namespace may have another machine's mounted there.
+// program's namespace may have another machine's mounted there. Solaris's zones, whose
+// processes don't see those of other zones, are pid namespaces that have no number in
+// Process; so are AIX's WPARs.
 func probe(Process) Liveness { return Uncertain }
 
 func began(int) (time.Time, bool) { return time.Time{}, false }
@@ -15,3 +17,5 @@ func began(int) (time.Time, bool) { return time.Time{}, false }
 func exiting(int) bool { return false }
 
 func programOf(int) string { return "" }
+
+func bootID() (string, bool) { return "", true }

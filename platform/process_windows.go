@@ -62,3 +62,9 @@ func began(pid int) (time.Time, bool) {
 func exiting(int) bool { return false }
 
 func programOf(int) string { return "" }
+
+// bootID is unknown. Windows counts boots in the registry, as BootId beside the
+// prefetcher's settings, but nothing that Microsoft documents says when, or that
+// a fast startup, which services of the session before survive, leaves it alone;
+// and copies of one virtual machine count alike.
+func bootID() (string, bool) { return "", true }
