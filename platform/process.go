@@ -87,16 +87,18 @@ func ProgramOf(pid int) string { return programOf(pid) }
 // files a little before it is gone; one that is on its way out, however long that takes
 // it, does no work any more, and counts as gone.
 func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
+	const step = 10 * time.Millisecond // how long nobody looks at ctx, and for the way out
 	deadline := time.Now().Add(limit)
 	for {
 		l := Probe(p)
 		if l == Alive && exiting(p.PID) {
 			return Gone
 		}
-		if l != Alive || ctx.Err() != nil || !time.Now().Before(deadline) {
+		left := time.Until(deadline)
+		if l != Alive || ctx.Err() != nil || left <= 0 {
 			return l
 		}
-		time.Sleep(time.Millisecond)
+		sleepUntilExit(p.PID, min(left, step))
 	}
 }
 

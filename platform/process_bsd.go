@@ -29,6 +29,8 @@ func began(int) (time.Time, bool) { return time.Time{}, false }
 
 func exiting(int) bool { return false }
 
+func sleepUntilExit(int, time.Duration) { time.Sleep(time.Millisecond) }
+
 func programOf(int) string { return "" }
 
 // bootID is a random UUID on macOS, and 16 random bytes on FreeBSD: older kernels have none,

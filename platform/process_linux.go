@@ -129,6 +129,18 @@ func exited(pidfd int) bool {
 	return err == nil && fds[0].Revents&unix.POLLIN != 0
 }
 
+// sleepUntilExit returns when the process has exited, after so long, or sooner: a signal
+// ends it, and where there is no pidfd nothing tells.
+func sleepUntilExit(pid int, d time.Duration) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		time.Sleep(time.Millisecond)
+		return
+	}
+	defer unix.Close(fd)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int((d+time.Millisecond-1)/time.Millisecond))
+}
+
 // pidfdInode returns 0 before Linux 6.9, where all pidfds share one inode.
 func pidfdInode(fd int) uint64 {
 	var fsys unix.Statfs_t

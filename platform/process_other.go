@@ -16,6 +16,8 @@ func began(int) (time.Time, bool) { return time.Time{}, false }
 
 func exiting(int) bool { return false }
 
+func sleepUntilExit(int, time.Duration) { time.Sleep(time.Millisecond) }
+
 func programOf(int) string { return "" }
 
 func bootID() (string, bool) { return "", true }

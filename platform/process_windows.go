@@ -61,6 +61,8 @@ func began(pid int) (time.Time, bool) {
 
 func exiting(int) bool { return false }
 
+func sleepUntilExit(int, time.Duration) { time.Sleep(time.Millisecond) }
+
 func programOf(int) string { return "" }
 
 // bootID is unknown. Windows counts boots in the registry, as BootId beside the
