@@ -1,7 +1,8 @@
 #!/bin/sh
 # Measures holdfast beside every other way to lock files that it knows, in about ten
-# minutes, and writes results/DATE.md with its plots, and the README's section. It
-# should have the machine for itself. What is missing (node, npm, python3, strace,
+# minutes, and writes results/DATE.md with its plots, and the README's section; the figures
+# are in results/DATE.json, which stays out of the repository. It should have the machine
+# for itself. What is missing (node, npm, python3, strace,
 # PostgreSQL, a module) gets a row that says so.
 #
 #   sh benchmarks/run.sh              the whole run

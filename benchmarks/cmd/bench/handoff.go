@@ -36,7 +36,7 @@ func (b *bench) handoff() {
 				return ns, err
 			}})
 		}
-		b.r.Handoff = append(b.r.Handoff, takeTurns(dir.name, pick(b, 80, 3), pick(b, 6*time.Second, 2*time.Second), floorName, all)...)
+		b.r.Handoff = append(b.r.Handoff, takeTurns(dir.name, b.rounds(80, 3), pick(b, 6*time.Second, 2*time.Second), floorName, all)...)
 	}
 }
 
@@ -127,5 +127,5 @@ func (b *bench) killed(die func(p *peer, victim, heir *process) (float64, error)
 			return ns, err
 		}})
 	}
-	return takeTurns("", pick(b, 15, 1), pick(b, 5*time.Second, time.Second), floorName, all)
+	return takeTurns("", b.rounds(15, 1), pick(b, 5*time.Second, time.Second), floorName, all)
 }

@@ -49,16 +49,16 @@ func bare(path string, how int) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flockRetry(fd, how); err != nil {
+	if err := again(func() error { return unix.Flock(fd, how) }); err != nil {
 		return nil, err
 	}
 	return func() error { return unix.Close(fd) }, nil
 }
 
-// flockRetry goes on after a signal, of which Go's scheduler sends many.
-func flockRetry(fd, how int) error {
+// again goes on after a signal, of which Go's scheduler sends many.
+func again(take func() error) error {
 	for {
-		if err := unix.Flock(fd, how); err != unix.EINTR {
+		if err := take(); err != unix.EINTR {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func bareProtocol(path string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flockRetry(fd, unix.LOCK_EX); err != nil {
+	if err := again(func() error { return unix.Flock(fd, unix.LOCK_EX) }); err != nil {
 		return nil, err
 	}
 	var st unix.Stat_t
@@ -83,7 +83,7 @@ func bareProtocol(path string) (func() error, error) {
 			claim, err = unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600|unix.S_ISVTX)
 			return err
 		},
-		func() error { return flockRetry(claim, unix.LOCK_EX) },
+		func() error { return again(func() error { return unix.Flock(claim, unix.LOCK_EX) }) },
 		func() error { return unix.Fstat(claim, &st) },
 		func() error { return unix.Lstat(path, &st) },
 		func() error { _, err := unix.Write(claim, make([]byte, 300)); return err },
@@ -171,12 +171,13 @@ func jujuMutex(path string) (func() error, error) {
 
 func jujuFslock(path string) (func() error, error) {
 	l := fslock.New(path)
-	for {
-		if err := l.Lock(); err != unix.EINTR {
-			return l.Unlock, err
+	return l.Unlock, again(func() error {
+		err := l.Lock()
+		if err == unix.EINTR {
+			l.Unlock()
 		}
-		l.Unlock() // a signal of Go's scheduler ended the wait
-	}
+		return err
+	})
 }
 
 func nightlyone(path string) (func() error, error) {
@@ -200,7 +201,7 @@ func fileMutex(path string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.Close, retried(m.Lock)
+	return m.Close, again(m.Lock)
 }
 
 func fileMutexShared(path string) (func() error, error) {
@@ -208,15 +209,7 @@ func fileMutexShared(path string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.Close, retried(m.RLock)
-}
-
-func retried(take func() error) error {
-	for {
-		if err := take(); err != unix.EINTR {
-			return err
-		}
-	}
+	return m.Close, again(m.RLock)
 }
 
 func gofslock(path string) (func() error, error)       { return gofslockAs(path, false) }

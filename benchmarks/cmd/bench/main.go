@@ -1,16 +1,20 @@
 //go:build linux
 
 // Bench measures holdfast beside other ways to lock files, in one run, and writes a
-// report with plots. See run.sh.
+// report with plots. A time by itself says nothing on a noisy machine, so the bare system
+// calls that holdfast can't do without run beside it, in turn, and what counts is the ratio.
 //
-//	bench [-quick] [-only NAME] [-out DIR] [-readme FILE] [-disk DIR]
-//	bench -from RESULTS.json [-readme FILE]   only writes the report anew
+//	bench [-quick] [-only NAME] [-out DIR] [-readme FILE] [-disk DIR]    see run.sh
+//	bench -from RESULTS.json [-readme FILE]    only writes the report anew
+//	bench -base FILE [-only NAME]              compares two commits: see compare.sh
 //
-// It ends with 0 when the report is written, whatever it says, and with 1 otherwise.
+// It ends with 0 when the report is written, whatever it says; with 1 when holdfast has
+// become slower than at the base; and with 2 when something failed.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,6 +28,7 @@ import (
 // bench is one run.
 type bench struct {
 	quick     bool
+	base      string // another build of this program, to be compared with
 	disk, shm string // folders; shm is "" if there is no tmpfs
 	peers     []*peer
 	begun     time.Time
@@ -56,7 +61,10 @@ func main() {
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		if errors.Is(err, errSlower) {
+			os.Exit(1)
+		}
+		os.Exit(2)
 	}
 }
 
@@ -76,6 +84,7 @@ func run() error {
 	readme := flag.String("readme", "", "a file to fill in between its markers")
 	disk := flag.String("disk", os.TempDir(), "a folder on the disk to measure")
 	from := flag.String("from", "", "the results of an earlier run, to write its report anew")
+	base := flag.String("base", "", "this program, built at another commit, to compare with")
 	flag.Parse()
 	if *from != "" {
 		r, err := readResults(*from)
@@ -85,9 +94,12 @@ func run() error {
 		return write(r, filepath.Dir(*from), *readme)
 	}
 	// What is not a whole run must not take the place of one.
-	whole := !*quick && *only == ""
+	whole := !*quick && *only == "" && *base == ""
+	if *base != "" && *only == "" {
+		*only = compared
+	}
 	switch {
-	case *out != "":
+	case *out != "", *base != "":
 	case whole:
 		*out = "results"
 	default:
@@ -100,7 +112,7 @@ func run() error {
 	if !whole {
 		*readme = ""
 	}
-	b, stop, err := newBench(*quick, *disk)
+	b, stop, err := newBench(*quick, *disk, *base)
 	if err != nil {
 		return err
 	}
@@ -124,6 +136,9 @@ func run() error {
 	}
 	b.r.Took = time.Since(b.begun).Round(time.Second).String()
 	b.say("done")
+	if *base != "" {
+		return compare(&b.r)
+	}
 	return write(&b.r, *out, *readme)
 }
 
@@ -137,8 +152,8 @@ func (b *bench) guard(name string, run func(*bench)) {
 	run(b)
 }
 
-func newBench(quick bool, disk string) (*bench, func(), error) {
-	b := &bench{quick: quick, begun: time.Now()}
+func newBench(quick bool, disk, base string) (*bench, func(), error) {
+	b := &bench{quick: quick, base: base, begun: time.Now()}
 	var err error
 	if b.disk, err = os.MkdirTemp(disk, "bench"); err != nil {
 		return nil, nil, err
@@ -158,7 +173,11 @@ func newBench(quick bool, disk string) (*bench, func(), error) {
 	}
 	b.r.Date, b.r.Quick = b.begun.Format("2006-01-02"), quick
 	b.r.Machine = machine(b.disk, b.shm)
-	for _, p := range peers {
+	all := peers
+	if base != "" {
+		all = withBase(base)
+	}
+	for _, p := range all {
 		info := PeerInfo{Name: p.Name, Waits: p.Waits, Offers: p.Offers, Missing: p.missing()}
 		if info.Missing == "" {
 			info.Version = p.versionHere()
@@ -182,6 +201,14 @@ func pick[T any](b *bench, full, quick T) T {
 		return quick
 	}
 	return full
+}
+
+// rounds is how many turns each has: more of them when there are few to measure.
+func (b *bench) rounds(full, quick int) int {
+	if b.base != "" {
+		full *= 5
+	}
+	return pick(b, full, quick)
 }
 
 // folder is one to measure in.

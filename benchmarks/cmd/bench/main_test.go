@@ -111,8 +111,8 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plots) != 3 {
-		t.Errorf("plots: %v, want 3", plots)
+	if len(plots) != 2 {
+		t.Errorf("plots: %v, want 2", plots)
 	}
 	for _, file := range plots {
 		if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !strings.Contains(string(text), "<svg") {
@@ -170,6 +170,27 @@ func TestFillReadme(t *testing.T) {
 	}
 }
 
+func TestCompare(t *testing.T) {
+	of := func(ours, base float64) *Results {
+		return &Results{Handoff: []Figure{
+			{Peer: floorName, Setting: "disk", N: 1, Median: 1},
+			{Peer: oursName, Setting: "disk", N: 1, Median: ours},
+			{Peer: baseName, Setting: "disk", N: 1, Median: base},
+			{Peer: baseName, Setting: "tmpfs", N: 1, Median: 1}, // ours failed
+			{Peer: oursName, Setting: "tmpfs"},
+		}}
+	}
+	if err := compare(of(105, 100)); err != nil {
+		t.Errorf("5 %% slower: %v", err)
+	}
+	if err := compare(of(120, 100)); err != errSlower {
+		t.Errorf("20 %% slower: %v, want %v", err, errSlower)
+	}
+	if err := compare(&Results{}); err == nil || err == errSlower {
+		t.Errorf("nothing measured: %v", err)
+	}
+}
+
 func TestTakeTurns(t *testing.T) {
 	turns := ""
 	got := takeTurns("s", 3, time.Hour, "a", []contestant{
@@ -177,7 +198,7 @@ func TestTakeTurns(t *testing.T) {
 		{"b", func() (float64, error) { turns += "b"; return 30, nil }},
 		{"c", func() (float64, error) { turns += "c"; return 0, errors.New("broken") }},
 	})
-	if turns != "abcabab" {
+	if turns != "abcbaab" {
 		t.Errorf("turns: %s", turns)
 	}
 	if got[1].Ratio != 3 || got[1].N != 3 || got[2].Note != "broken" || got[2].N != 0 {

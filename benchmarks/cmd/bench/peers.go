@@ -35,6 +35,7 @@ type peer struct {
 	module  string              // of a Go module, whose version is in the binary
 	version func() string       // of anything else
 	script  string              // the agent that speaks for it, if it isn't this program
+	build   string              // another build of this program, whose holdfast it is
 	find    func() (why string) // "" if it can be had here
 
 	lock   locker

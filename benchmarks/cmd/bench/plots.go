@@ -21,7 +21,7 @@ func plotAll(r *Results, base string) (map[string]string, error) {
 	// Those who look at it have other fonts, most of which are wider than a serif.
 	plot.DefaultFont.Variant = "Sans"
 	for name, make := range map[string]func(*Results) (*plot.Plot, vg.Length){
-		"handoff": plotHandoff, "p99": plotP99, "shares": plotShares,
+		"handoff": plotHandoff, "p99": plotP99,
 	} {
 		p, height := make(r)
 		if p == nil {
@@ -144,44 +144,4 @@ func shade(name string, i int) color.Color {
 		color.RGBA{0x17, 0xbe, 0xcf, 0xff},
 	}
 	return palette[i%len(palette)]
-}
-
-// sharesOf is the number of processes whose shares are shown.
-func sharesOf(r *Results) (n int) {
-	for _, c := range r.Contention {
-		if c.N <= 24 {
-			n = max(n, c.N)
-		}
-	}
-	return n
-}
-
-// plotShares shows how often each process had the lock, as a part of an equal share:
-// a dot for each process. All dots at 1 is fair.
-func plotShares(r *Results) (*plot.Plot, vg.Length) {
-	n := sharesOf(r)
-	p := plot.New()
-	p.Title.Text = fmt.Sprintf("Shares of %d processes: a dot for each, 1 is an equal share", n)
-	p.X.Label.Text = "acquisitions, in equal shares"
-	var names []string
-	for _, c := range slices.Backward(r.Contention) {
-		total := sum(c.Shares)
-		if c.N != n || c.ThinkMS != 0 || total == 0 {
-			continue
-		}
-		var points plotter.XYs
-		for _, s := range c.Shares {
-			points = append(points, plotter.XY{X: float64(s) * float64(n) / float64(total), Y: float64(len(names))})
-		}
-		dots, _ := plotter.NewScatter(points)
-		dots.Color, dots.Radius, dots.Shape = colorOf(c.Peer), 3, draw.CircleGlyph{}
-		p.Add(dots)
-		names = append(names, c.Peer)
-	}
-	if len(names) == 0 {
-		return nil, 0
-	}
-	p.NominalY(names...)
-	p.Add(plotter.NewGrid())
-	return p, vg.Length(len(names))*0.55*vg.Centimeter + 3*vg.Centimeter
 }

@@ -29,20 +29,23 @@ var errHung = errors.New("did not finish")
 
 // start starts an agent; wrap, if given, is a command that runs it.
 func start(p *peer, path string, wrap ...string) (*process, error) {
-	command := wrap
+	command, name := wrap, p.Name
 	switch filepath.Ext(p.script) {
 	case ".py":
 		command = append(command, "python3")
 	case ".js":
 		command = append(command, "node")
 	}
-	if p.script != "" {
+	switch {
+	case p.build != "":
+		command, name = append(command, p.build), oursName
+	case p.script != "":
 		dir, err := scriptFolder()
 		if err != nil {
 			return nil, err
 		}
 		command = append(command, filepath.Join(dir, p.script))
-	} else {
+	default:
 		exe, err := os.Executable()
 		if err != nil {
 			return nil, err
@@ -51,7 +54,7 @@ func start(p *peer, path string, wrap ...string) (*process, error) {
 	}
 	a := &process{errs: &tail{}, lines: make(chan string, 1024)}
 	a.cmd = exec.Command(command[0], append(command[1:], path)...)
-	a.cmd.Env = append(os.Environ(), agentVar+"="+p.Name)
+	a.cmd.Env = append(os.Environ(), agentVar+"="+name)
 	a.cmd.Stderr, a.cmd.WaitDelay = a.errs, time.Second
 	in, orders, err := os.Pipe()
 	if err != nil {

@@ -23,7 +23,7 @@ func report(r *Results, plots map[string]string) string {
 	w.line("Times are medians, with quartiles in brackets, of runs in which all had their turns one after the " +
 		"other. `×` is the ratio to the floor: the bare system calls, measured in the same turns.")
 	w.line("%s", mainTable(r))
-	w.plot(plots, "handoff", "p99", "shares")
+	w.plot(plots, "handoff", "p99")
 
 	w.line("## What each of them is")
 	w.table("peer | version | waits | who holds it? | after a kill | loss noticed | fence | wait ends by")
@@ -100,7 +100,6 @@ func (w *writer) plot(plots map[string]string, names ...string) {
 var captions = map[string]string{
 	"handoff": "hand-off latency of each peer",
 	"p99":     "99th percentile of waits against the number of processes",
-	"shares":  "how often each process had the lock",
 }
 
 // figures is a section with a table for each setting.

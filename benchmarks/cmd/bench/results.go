@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Results are what one run has found. They are kept as JSON beside the report, which
+// Results are what one run has found. They are written as JSON beside the report, which
 // is made from them and nothing else.
 type Results struct {
 	Date    string
@@ -120,19 +120,23 @@ type contestant struct {
 }
 
 // takeTurns makes rounds, in each of which every contestant has a turn, so that what
-// disturbs the machine disturbs all alike. One that fails is out; one that has used
-// up its budget stops early.
+// disturbs the machine disturbs all alike; in every other round backwards, as one may leave
+// the kernel, or a cache, ready for the next. One that fails is out; one that has used up its
+// budget stops early.
 func takeTurns(setting string, rounds int, budget time.Duration, floor string, all []contestant) (figures []Figure) {
 	samples := make([][]float64, len(all))
 	notes := make([]string, len(all))
 	spent := make([]time.Duration, len(all))
-	for range rounds {
-		for i, c := range all {
+	for round := range rounds {
+		for i := range all {
+			if round%2 == 1 {
+				i = len(all) - 1 - i
+			}
 			if notes[i] != "" || spent[i] > budget {
 				continue
 			}
 			begin := time.Now()
-			ns, err := c.step()
+			ns, err := all[i].step()
 			spent[i] += time.Since(begin)
 			if err != nil {
 				notes[i] = err.Error()

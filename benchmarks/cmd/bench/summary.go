@@ -43,6 +43,16 @@ func mainTable(r *Results) string {
 	return w.String()
 }
 
+// sharesOf is the number of processes whose waits and turns are shown.
+func sharesOf(r *Results) (n int) {
+	for _, c := range r.Contention {
+		if c.N <= 24 {
+			n = max(n, c.N)
+		}
+	}
+	return n
+}
+
 // cell is a figure in short, of the first setting, which is the disk.
 func cell(all []Figure, peer string) string {
 	for _, f := range all {

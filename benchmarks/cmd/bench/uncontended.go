@@ -39,7 +39,7 @@ func (b *bench) uncontended() {
 				defer a.kill()
 			}
 		}
-		b.r.Uncontended = append(b.r.Uncontended, takeTurns(dir.name, pick(b, 12, 2), 10*time.Second, floorName, all)...)
+		b.r.Uncontended = append(b.r.Uncontended, takeTurns(dir.name, b.rounds(12, 2), 10*time.Second, floorName, all)...)
 	}
 	for _, p := range b.peers {
 		c := Cost{Peer: p.Name, Allocs: allocs[p.Name]}
