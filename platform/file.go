@@ -225,8 +225,11 @@ func (f *File) error(op string, err error) error { return pathError(op, f.path, 
 
 // pathError says what failed, and where, if the error does not yet.
 func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var already *fs.PathError
-	if err == nil || errors.As(err, &already) {
+	if errors.As(err, &already) {
 		return err
 	}
 	return &fs.PathError{Op: op, Path: path, Err: err}
