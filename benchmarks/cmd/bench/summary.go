@@ -7,16 +7,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// mainTable is the table that the README has, too.
-func mainTable(r *Results) string {
+// readmeRows are those of the README: the floors, holdfast, the library of its kind that most
+// use, and the fastest that names its holder.
+var readmeRows = []string{floorName, protocolName, oursName, "gofrs/flock", "nightlyone/lockfile"}
+
+// mainTable is the table of all peers, or of these.
+func mainTable(r *Results, only ...string) string {
 	w := &writer{}
 	w.table("peer | acquire, release, on disk | hand-off, on disk | hand-off after SIGKILL | p99 wait, " + fmt.Sprint(sharesOf(r)) +
 		" processes | turns of each | overlaps in the stress | file replaced while held")
 	for _, p := range r.Peers {
-		if p.Missing != "" {
+		if p.Missing != "" || len(only) > 0 && !slices.Contains(only, p.Name) {
 			continue
 		}
 		wait, turns := "-", "-"
@@ -168,9 +173,9 @@ func readmeSection(r *Results, base string, plots map[string]string) string {
 	w := &writer{}
 	w.line("## Measured")
 	w.line("Medians, and × the bare system calls in the same run; %s, %d CPUs, %s. From [the report of %s](%s.md), made by "+
-		"`sh benchmarks/run.sh`, which says what each peer offers, where holdfast is slower, and why.",
+		"`sh benchmarks/run.sh`, which has all peers, what each offers, where holdfast is slower, and why. A floor is the system calls alone; turns are how often each of the processes had the lock.",
 		r.Machine.Kernel, r.Machine.CPUs, r.Machine.Disk, r.Date, base)
-	w.line("%s", mainTable(r))
+	w.line("%s", mainTable(r, readmeRows...))
 	at := map[string]string{}
 	for name, file := range plots {
 		at[name] = filepath.ToSlash(filepath.Join(filepath.Dir(base), file))
