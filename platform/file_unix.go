@@ -38,6 +38,7 @@ func isNotRegular(err error) bool {
 	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EISDIR)
 }
 
+// isNoLinks: EPERM is what link(2) says of a filesystem that has none.
 func isNoLinks(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EMLINK) || errors.Is(err, errors.ErrUnsupported)
 }
