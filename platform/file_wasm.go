@@ -23,7 +23,9 @@ func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {
 	if !ok {
 		return Info{}, FileID{}, fs.ErrInvalid
 	}
-	return infoOf(info), FileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+	i := infoOf(info)
+	i.Links = uint64(st.Nlink)
+	return i, FileID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
 func removeFile(path string) error { return syscall.Unlink(path) }
