@@ -7,6 +7,7 @@ require (
 	github.com/holdfast-go/holdfast v0.1.0
 	github.com/holdfast-go/holdfast/lock/pg v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/rogpeppe/go-internal v1.16.0
 )
 
 require (
@@ -17,4 +18,5 @@ require (
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/tools v0.48.0 // indirect
 )

@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // roleVar tells the test binary to play a part instead of running tests.
@@ -35,10 +38,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(runTests(m))
+	testscript.Main(suite{m}, map[string]func(){"hold": holdFile})
 }
 
-func runTests(m *testing.M) int {
+// suite runs the tests, with the command built for them, and found by its name.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
 	dir, err := os.MkdirTemp("", "holdfast")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -46,12 +52,26 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	holdfast = filepath.Join(dir, "holdfast")
-	build := exec.Command("go", "build", "-o", holdfast, "github.com/holdfast-go/holdfast/cmd/holdfast")
+	args := append([]string{"build", "-o", holdfast}, buildFlags()...)
+	build := exec.Command("go", append(args, "github.com/holdfast-go/holdfast/cmd/holdfast")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // or each process would sleep for a second at its end
+	os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return s.M.Run()
+}
+
+// buildFlags are those that these tests were built with, and the command is to be, too.
+func buildFlags() (flags []string) {
+	info, _ := debug.ReadBuildInfo()
+	for _, setting := range info.Settings {
+		if setting.Key == "-tags" || setting.Key == "-race" {
+			flags = append(flags, setting.Key+"="+setting.Value)
+		}
+	}
+	return flags
 }
 
 // play prepares the test binary for a role.
@@ -97,11 +117,19 @@ func background(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 // eventually waits for a condition that is bound to come about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
+	if !comesAbout(condition) {
+		t.Fatalf("never came about: %s", what)
+	}
+}
+
+// comesAbout waits for a condition, and gives up when something must be wrong.
+func comesAbout(condition func() bool) bool {
 	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("never came about: %s", what)
+			return false
 		}
 	}
+	return true
 }
 
 func exists(path string) bool {

@@ -1,32 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"path/filepath"
 	"testing"
 )
-
-func TestDoctor(t *testing.T) {
-	dir := t.TempDir()
-	code, line, stderr := holdfast(t, "doctor", "-json", dir)
-	var r report
-	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		t.Fatalf("%q: %v; %s", line, err, stderr)
-	}
-	if code != r.Mode.exitCode() || r.Mode == modeNone || r.Meaning == "" || stderr != "" {
-		t.Errorf("exit code %d, mode %q, standard error %q: %s", code, r.Mode, stderr, line)
-	}
-	if r.Filesystem.Trusted && r.Mode != modeProof {
-		t.Errorf("mode %q on trusted %s: %s", r.Mode, r.Filesystem.Kind, line)
-	}
-	stdout, _ := wantCode(t, code, "doctor", dir)
-	wantText(t, stdout, dir, "mode: "+r.Mode.title(), r.Filesystem.Kind, checkDescriptors, "permissions", "process", "boot")
-	if got := names(t, dir); got != "" {
-		t.Errorf("left behind: %s", got)
-	}
-	_, stderr = wantCode(t, exitError, "doctor", filepath.Join(dir, "absent"))
-	wantText(t, stderr, "absent")
-}
 
 func TestDoctorDecides(t *testing.T) {
 	kernel := []check{{checkDescriptors, good, ""}, {checkProcesses, good, ""}, {checkDeath, good, ""}}

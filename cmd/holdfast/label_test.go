@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -40,18 +39,4 @@ func TestLabel(t *testing.T) {
 			t.Errorf("the label shows %q as %q", secret, got)
 		}
 	}
-}
-
-// TestSecretOfACommandIsNotShown: by nothing that tells of the lock, nor by the file.
-func TestSecretOfACommandIsNotShown(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a.lock")
-	p := start(t, append([]string{"run", path, "--", "env", "PGPASSWORD=hunter"}, role(t, "hold")...)...)
-	p.expect("ready")
-	for _, args := range [][]string{{"status", path}, {"status", "-json", path}, {"list", dir}, {"list", "-json", dir}, {"break", path}, {"run", "-try", path, "--", "true"}} {
-		_, stdout, stderr := holdfast(t, args...)
-		wantNoText(t, stdout+stderr, "hunter")
-		wantText(t, stdout+stderr, "env …")
-	}
-	wantNoText(t, snapshot(t, dir), "hunter")
 }

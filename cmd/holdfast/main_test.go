@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,11 +57,6 @@ var roles = map[string]func(args []string) int{
 		fmt.Println("ready")
 		return forever()
 	},
-	"stdio": func([]string) int {
-		io.Copy(os.Stdout, os.Stdin)
-		fmt.Fprintln(os.Stderr, "to stderr")
-		return 0
-	},
 	"killself": func([]string) int {
 		self, _ := os.FindProcess(os.Getpid())
 		self.Kill()
@@ -115,31 +109,11 @@ func write(t *testing.T, path, text string) {
 // foreign is the claim of another machine, of which nothing can be known.
 const foreign = `{"pid":42,"created_at":"2999-01-15T10:30:00Z","cmd":"far away","nonce":"N0NCE","hostname":"elsewhere","boot_id":"b"}`
 
-// snapshot describes all there is below a folder, the folder included.
-func snapshot(t *testing.T, dir string) string {
+func wantFile(t *testing.T, path string, want bool) {
 	t.Helper()
-	var b strings.Builder
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		var data []byte
-		if info.Mode().IsRegular() {
-			if data, err = os.ReadFile(path); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(&b, path, info.Mode(), info.Size(), info.ModTime().UnixNano(), string(data))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	if _, err := os.Lstat(path); (err == nil) != want {
+		t.Errorf("%s: %v; want it there: %v", path, err, want)
 	}
-	return b.String()
 }
 
 // names lists what is in a folder.

@@ -19,7 +19,7 @@ var notRun = map[string]string{
 	"sh tests/all.sh":                      "runs this test",
 	"holdfast serve ":                      "goes on until a signal comes; see TestServe",
 	"curl -s ":                             "asks a server; see TestServe",
-	"holdfast claim reap -every 30s proof": "goes on until a signal comes; see TestClaims",
+	"holdfast claim reap -every 30s proof": "goes on until a signal comes; see TestClaimReapEvery",
 }
 
 // recipeNeeds is what has been done before a recipe of help: who reads it has a ledger, or

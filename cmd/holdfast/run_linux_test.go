@@ -31,15 +31,6 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// TestKilledRunThenTry: not even the one who doesn't wait has to do anything.
-func TestKilledRunThenTry(t *testing.T) {
-	path := filepath.Join(t.TempDir(), ".lock")
-	dieHolding(t, path)
-	wantCode(t, exitDead, "status", path)
-	wantCode(t, 5, append([]string{"run", "-try", path, "--"}, role(t, "exit", "5")...)...)
-	wantCode(t, exitOK, "status", path)
-}
-
 // TestTerminalInterruptsOnce: a Ctrl-C goes to the whole foreground group. The
 // command must not get it from holdfast a second time.
 func TestTerminalInterruptsOnce(t *testing.T) {
@@ -152,28 +143,6 @@ func openTerminal(t *testing.T) (terminal, tty *os.File) {
 	return terminal, tty
 }
 
-func TestOutputThatCannotBeWritten(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer full.Close()
-	dir := t.TempDir()
-	for _, args := range [][]string{
-		{"help"}, {"version"}, {"status", filepath.Join(dir, "l")}, {"list", dir}, {"list", "-json", dir}, {"doctor", dir},
-	} {
-		write(t, filepath.Join(dir, "some.lock"), foreign)
-		cmd := child(t, args...)
-		cmd.Stdout = full
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		cmd.Run()
-		if code := cmd.ProcessState.ExitCode(); code != exitError || !strings.Contains(stderr.String(), "no space left") {
-			t.Errorf("%q: exit code %d, want %d; it said: %s", args, code, exitError, stderr.String())
-		}
-	}
-}
-
 // TestListGoesOn: what can't be read is told, and the rest is listed.
 func TestListGoesOn(t *testing.T) {
 	dir := t.TempDir()
@@ -201,10 +170,4 @@ func TestListGoesOn(t *testing.T) {
 	wantText(t, stderr, "holdfast: ", "too long")
 	stdout, _ = wantCode(t, exitError, "list", "-json", dir)
 	wantText(t, stdout, "far away")
-}
-
-// TestDoctorWhereNothingCanBeWritten is an error, and says which.
-func TestDoctorWhereNothingCanBeWritten(t *testing.T) {
-	stdout, _ := wantCode(t, exitError, "doctor", "/proc/self")
-	wantText(t, stdout, "no file can be created", "locks do not work here")
 }

@@ -10,156 +10,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // runArgs is a call of "holdfast run" with a role as the command.
 func runArgs(t *testing.T, path, name string, args ...string) []string {
 	t.Helper()
 	return append([]string{"run", path, "--"}, role(t, name, args...)...)
-}
-
-func TestRunExitsWithCommandsStatus(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, ".lock")
-	for _, code := range []int{0, 1, 7, 75, 255} {
-		wantCode(t, code, runArgs(t, path, "exit", strconv.Itoa(code))...)
-	}
-	_, stderr := wantCode(t, exitNotFound, "run", path, "--", "no-such-command-here")
-	wantText(t, stderr, "no-such-command-here", "not found")
-	wantCode(t, exitNotFound, "run", path, "--", filepath.Join(dir, "absent"))
-	wantCode(t, exitCannotRun, "run", path, "--", dir)
-	write(t, filepath.Join(dir, "plain"), "text\n")
-	wantCode(t, exitCannotRun, "run", path, "--", filepath.Join(dir, "plain"))
-	wantCode(t, exitOK, "status", path)
-	wantCode(t, exitError, runArgs(t, filepath.Join(dir, "plain", ".lock"), "exit", "0")...)
-	_, stderr = wantCode(t, exitError, runArgs(t, filepath.Join(dir, "absent", ".lock"), "exit", "0")...)
-	wantText(t, stderr, "absent", "make it first")
-}
-
-func TestRunTellsCommandOfLockAndFence(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a.lock")
-	fences := make([]int64, 2)
-	for i := range fences {
-		cmd := child(t, runArgs(t, "a.lock", "env")...)
-		cmd.Dir = dir
-		cmd.Env = append(cmd.Env, lockVar+"=stale", fenceVar+"=stale")
-		code, stdout, stderr := startCommand(t, cmd).finish()
-		got := strings.Fields(stdout)
-		if code != 0 || len(got) != 2 {
-			t.Fatalf("exit code %d, output %q %q", code, stdout, stderr)
-		}
-		if same, err := filepath.EvalSymlinks(filepath.Dir(got[0])); err != nil || !filepath.IsAbs(got[0]) || same != mustEval(t, dir) {
-			t.Errorf("%s=%s, want %s", lockVar, got[0], path)
-		}
-		fence, err := strconv.ParseInt(got[1], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fences[i] = fence
-	}
-	if fences[0] <= 0 || fences[1] <= fences[0] {
-		t.Errorf("fences %v do not grow", fences)
-	}
-}
-
-func mustEval(t *testing.T, path string) string {
-	t.Helper()
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func TestRunInheritsStdio(t *testing.T) {
-	p := start(t, runArgs(t, filepath.Join(t.TempDir(), ".lock"), "stdio")...)
-	if _, err := p.stdin.Write([]byte("through\n")); err != nil {
-		t.Fatal(err)
-	}
-	if code, stdout, stderr := p.finish(); code != 0 || stdout != "through\n" || stderr != "to stderr\n" {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
-	}
-}
-
-func TestRunIsRefusedWhileHeld(t *testing.T) {
-	path := filepath.Join(t.TempDir(), ".lock")
-	holder := holdLock(t, path)
-	for _, flags := range [][]string{{"-try"}, {"-timeout", "0"}, {"-timeout", "1ns"}, {"-timeout", "20ms"}} {
-		args := append(append([]string{"run"}, flags...), path, "--")
-		stdout, stderr := wantCode(t, exitNotHad, append(args, role(t, "env")...)...)
-		if stdout != "" {
-			t.Errorf("%v: the command ran: %s", flags, stdout)
-		}
-		wantText(t, stderr, "holdfast: "+path, "pid "+strconv.Itoa(holder.cmd.Process.Pid), "the holder", "since", "kernel lock held")
-	}
-	if code, _, stderr := holder.finish(); code != 0 {
-		t.Errorf("the holder ended with %d: %s", code, stderr)
-	}
-	// With the lock free, no time at all is enough.
-	wantCode(t, exitOK, append([]string{"run", "-timeout", "1ns", path, "--"}, role(t, "exit", "0")...)...)
-}
-
-// TestRunDoesNotWaitForWhatIsNoLock: a link at the path (a trap, perhaps) is told at
-// once, and left alone.
-func TestRunDoesNotWaitForWhatIsNoLock(t *testing.T) {
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink("nowhere", link); err != nil {
-		t.Fatal(err)
-	}
-	_, stderr := wantCode(t, exitNotHad, runArgs(t, link, "exit", "0")...)
-	wantText(t, stderr, link+" is locked", "not a lock file", "move it away")
-	wantFile(t, link, true)
-}
-
-// TestFolderIsNoLock: it is wrong use, in whatever form it is given, and no reason to
-// wait, nor an answer.
-func TestFolderIsNoLock(t *testing.T) {
-	dir := t.TempDir()
-	folder, link := filepath.Join(dir, "folder"), filepath.Join(dir, "link")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(folder, link); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{folder, folder + "/", folder + "/.", link, link + "/", ".", ".."} {
-		for _, args := range [][]string{
-			{"run", path, "--", "true"}, {"run", "-try", path, "--", "true"}, {"run", "-timeout", "1h", path, "--", "true"},
-			{"status", path}, {"status", "-json", path}, {"break", path}, {"break", "-force", "N", path},
-		} {
-			stdout, stderr := wantCode(t, exitUsage, args...)
-			wantText(t, stderr, "is a folder", "usage:")
-			if stdout != "" {
-				t.Errorf("%q: standard output is not for messages: %s", args, stdout)
-			}
-		}
-	}
-	if got := names(t, folder); got != "" {
-		t.Errorf("left behind: %s", got)
-	}
-}
-
-// TestConflictExitCode: what a command's own code can be is the caller's to know.
-func TestConflictExitCode(t *testing.T) {
-	path := filepath.Join(t.TempDir(), ".lock")
-	holder := holdLock(t, path)
-	for _, code := range []string{"0", "1", "75", "255"} {
-		want, _ := strconv.Atoi(code)
-		for _, how := range [][]string{{"-try"}, {"-timeout", "1ns"}} {
-			args := append([]string{"run", "-conflict-exit-code", code}, append(how, path, "--")...)
-			stdout, stderr := wantCode(t, want, append(args, role(t, "env")...)...)
-			wantText(t, stderr, "the command was not run")
-			if stdout != "" {
-				t.Errorf("the command ran: %s", stdout)
-			}
-		}
-	}
-	for _, code := range []string{"-1", "256", strconv.Itoa(exitLost), "many"} {
-		wantCode(t, exitUsage, "run", "-conflict-exit-code", code, path, "--", "true")
-	}
-	holder.finish()
-	wantCode(t, 75, append([]string{"run", "-conflict-exit-code", "7", path, "--"}, role(t, "exit", "75")...)...)
 }
 
 // TestRunWaits: it says whom it waits for, and goes ahead when they are done.
@@ -233,6 +90,25 @@ func TestRunWhoseLockFileIsTaken(t *testing.T) {
 		t.Errorf("exit code %d, want %d", got, exitError)
 	}
 	wantText(t, stderr.String(), "no such device")
+}
+
+// TestRunLost: a command that succeeds, though its lock file was removed by a hand, has
+// not succeeded under its lock; and nobody got in.
+func TestRunLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	holder := holdLock(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, exitNotHad, append([]string{"run", "-try", path, "--"}, role(t, "exit", "0")...)...)
+	if _, err := platform.ListKernelLocks(); err == nil { // it takes the kernel's list to know without a lock file
+		wantCode(t, exitHeld, "status", path)
+	}
+	code, _, stderr := holder.finish()
+	if code != exitLost {
+		t.Errorf("the holder ended with %d, want %d", code, exitLost)
+	}
+	wantText(t, stderr, "lost "+path)
 }
 
 // fakeHold is a lock that can be lost at will.

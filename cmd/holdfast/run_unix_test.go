@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -142,4 +143,31 @@ func TestNobodyReadsTheMessages(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != exitNotFound {
 		t.Errorf("%v, want exit code %d", cmd.ProcessState, exitNotFound)
 	}
+}
+
+// snapshot describes all there is below a folder, the folder included.
+func snapshot(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		var data []byte
+		if info.Mode().IsRegular() {
+			if data, err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(&b, path, info.Mode(), info.Size(), info.ModTime().UnixNano(), string(data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }

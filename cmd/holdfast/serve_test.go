@@ -273,32 +273,18 @@ func TestServe_Twice(t *testing.T) {
 	}
 }
 
-func TestServe_Refused(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	write(t, file, "")
+// TestServe_Taken: an address that another program has is told at once.
+func TestServe_Taken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for _, c := range []struct {
-		args []string
-		hint string
-	}{
-		{[]string{filepath.Join(dir, "missing")}, "missing"},
-		{[]string{dir, filepath.Join(dir, "missing")}, "missing"},
-		{[]string{file}, "not a folder"},
-		{[]string{""}, ""},
-		{[]string{"-addr", taken.Addr().String(), dir}, taken.Addr().String()},
-		{[]string{"-addr", "127.0.0.1:99999", dir}, "port"},
-	} {
-		stdout, stderr := wantCode(t, exitError, append([]string{"serve"}, c.args...)...)
-		if stdout != "" {
-			t.Errorf("%q: it says %q", c.args, stdout)
-		}
-		wantText(t, stderr, c.hint)
+	stdout, stderr := wantCode(t, exitError, "serve", "-addr", taken.Addr().String(), t.TempDir())
+	if stdout != "" {
+		t.Errorf("it says %q", stdout)
 	}
+	wantText(t, stderr, taken.Addr().String())
 }
 
 // TestServe_Output: an address that could not be told is no reason to go on.
