@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -91,10 +92,9 @@ func TestAbandoned_MakerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	maker := start(t, "marker-maker", marker)
-	maker.expect("made")
+	maker.Expect("made")
 	respected(t, f)
-	maker.cmd.Process.Kill()
-	maker.cmd.Wait()
+	maker.Kill()
 	if err := os.Chtimes(marker, longAgo, longAgo); err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +164,9 @@ func TestAbandoned_Respected(t *testing.T) {
 // TestAbandoned_NotOurs: whether somebody else's file is open can only be asked by
 // root and its owner; without an answer the marker is respected.
 func TestAbandoned_NotOurs(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a file of another user's")
-	}
+	testkit.NeedsRoot(t, "make a file of another user's")
 	const dirVar = "HOLDFAST_TEST_DIR"
-	if os.Getenv(childVar) == "" { // what only root can make
+	if !testkit.IsChild() { // what only root can make
 		f, marker := deadAndMarked(t, "")
 		dir := filepath.Dir(f.Path)
 		if err := errors.Join(os.Chown(marker, 1, 1), os.Chmod(marker, 0o644), os.Chmod(f.Path, 0o644),
@@ -230,9 +228,8 @@ func TestAbandoned_Crash(t *testing.T) {
 		leaveDeadClaim(t, path)
 		putFile(t, path+".reclaim", nil, longAgo)
 		parked := start(t, "parker", path)
-		parked.do(step, "parked")
-		parked.cmd.Process.Kill()
-		parked.cmd.Wait()
+		parked.Do(step, "parked")
+		parked.Kill()
 		takeOver(t, path)
 		if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
 			t.Errorf("%s: left behind: %s; want only %s", step, got, want)

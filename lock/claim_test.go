@@ -22,34 +22,6 @@ import (
 
 // Helpers of these tests, used by the other files too.
 
-// patience bounds what must not hang; nothing is expected to take this long.
-const patience = time.Minute
-
-// promptly runs f and fails the test if it does not come back.
-func promptly(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("%s hangs", what)
-	}
-}
-
-// eventually polls until cond holds.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-	}
-}
-
 func asLocked(t *testing.T, err error) *lock.ErrLocked {
 	t.Helper()
 	var locked *lock.ErrLocked

@@ -39,11 +39,11 @@ func TestCrash(t *testing.T) {
 				leaveDeadClaim(t, path)
 			}
 			parked := start(t, "parker", path)
-			parked.do(c.step, "parked")
+			parked.Do(c.step, "parked")
 			if i := slices.Index(lock.ReleaseSteps, c.step); i != len(lock.ReleaseSteps)-1 {
 				wantLocked(t, path)
 			}
-			parked.cmd.Process.Kill()
+			parked.Cmd.Process.Kill()
 			takeOver(t, path)
 			if got, want := names(t, dir), ".lock.flock"; got != want {
 				t.Errorf("left behind: %s; want only %s", got, want)
@@ -61,12 +61,12 @@ func TestCrashTwice(t *testing.T) {
 			leaveDeadClaim(t, path)
 			for _, step := range []string{first, second} {
 				parked := start(t, "parker", path)
-				parked.order(step)
+				parked.Order(step)
 				// Once the dead claim is gone there is nothing to reclaim.
-				if said := parked.answer(); said != "parked" && !(said == "never parked: <nil>" && slices.Contains(lastSteps, first)) {
+				if said := parked.Answer(); said != "parked" && !(said == "never parked: <nil>" && slices.Contains(lastSteps, first)) {
 					t.Fatalf("%s, then %s: the second %s", first, second, said)
 				}
-				parked.kill()
+				parked.Kill()
 			}
 			takeOver(t, path)
 			if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
@@ -80,9 +80,8 @@ func TestCrashTwice(t *testing.T) {
 func leaveDeadClaim(t *testing.T, path string) {
 	t.Helper()
 	dead := start(t, "parker", path)
-	dead.do(lock.StepClaimed, "parked")
-	dead.cmd.Process.Kill()
-	dead.cmd.Wait()
+	dead.Do(lock.StepClaimed, "parked")
+	dead.Kill()
 }
 
 // takeOver acquires the lock of a process that was just killed, though it may
@@ -156,7 +155,7 @@ func TestRobbed(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, ".lock")
 			robbed := start(t, "holder", path)
-			robbed.do("try", "held")
+			robbed.Do("try", "held")
 			if err := test.rob(path); err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +164,7 @@ func TestRobbed(t *testing.T) {
 			if i := len("error: lock: release "); len(released) > i {
 				released = released[:i] + path + released[i+len("PATH"):]
 			}
-			robbed.do("release", released)
+			robbed.Do("release", released)
 			if got := names(t, dir); got != test.left {
 				t.Errorf("left: %s; want %s", got, test.left)
 			}

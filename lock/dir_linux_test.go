@@ -131,10 +131,10 @@ func TestDir_ListDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := start(t, "holder", at.Path)
-	c.do("try", "held")
-	c.kill()
+	c.Do("try", "held")
+	c.Kill()
 	e := wantEntries(t, d, key)[0]
-	if e.State != lock.StateDead || !e.Granted || e.Info == nil || e.Info.PID != c.cmd.Process.Pid {
+	if e.State != lock.StateDead || !e.Granted || e.Info == nil || e.Info.PID != c.Cmd.Process.Pid {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 	if err := holdKey(t, d, key).Release(); err != nil {
@@ -155,7 +155,7 @@ func TestDir_ListWaiting(t *testing.T) {
 	held := holdKey(t, d, key)
 	holdKey(t, d, other)
 	c := start(t, "member", at.Path)
-	c.do("acquire", "waiting")
+	c.Do("acquire", "waiting")
 	var entries []lock.Entry
 	eventually(t, "who waits is listed", func() bool {
 		entries, _ = listed(d)
@@ -168,15 +168,15 @@ func TestDir_ListWaiting(t *testing.T) {
 	if e.Key != key || e.Granted || e.State != lock.StateHeld || !slices.Equal(e.BlockedBy, []int{os.Getpid()}) {
 		t.Errorf("listed as %+v", e)
 	}
-	if e.Info != nil && e.Info.PID != c.cmd.Process.Pid {
-		t.Errorf("pid %d waits, want %d", e.Info.PID, c.cmd.Process.Pid)
+	if e.Info != nil && e.Info.PID != c.Cmd.Process.Pid {
+		t.Errorf("pid %d waits, want %d", e.Info.PID, c.Cmd.Process.Pid)
 	}
 	if err := held.Release(); err != nil {
 		t.Fatal(err)
 	}
-	c.expect("held")
+	c.Expect("held")
 	wantEntries(t, d, key, other)
-	c.do("release", "released")
+	c.Do("release", "released")
 	wantEntries(t, d, other)
 }
 

@@ -180,7 +180,7 @@ func TestParse_DiedWhileClaiming(t *testing.T) {
 	f := signed(t, "me")
 	f.StaleAfter = -1
 	dead := start(t, "parker", f.Path)
-	dead.do(lock.StepCreated, "parked")
-	dead.kill()
+	dead.Do(lock.StepCreated, "parked")
+	dead.Kill()
 	letGo(t, tryHold(t, f))
 }

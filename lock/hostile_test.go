@@ -3,97 +3,25 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// Running a test in a child: with other rights, limits or mounts.
-
-const childVar = "HOLDFAST_TEST_CHILD"
-
-// inChild runs the calling test once more, in a process of its own, and reports
-// whether this is that process. The parent takes over the result.
-func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
-	t.Helper()
-	if os.Getenv(childVar) == t.Name() {
-		return true
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), childVar+"="+t.Name())
-	cmd.SysProcAttr = attr
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Skipf("needs the right to start a process with %+v: %v", *attr, err)
-	}
-	err = cmd.Wait()
-	switch {
-	case err == nil && bytes.Contains(out.Bytes(), []byte("--- PASS: "+t.Name())):
-	case err == nil && bytes.Contains(out.Bytes(), []byte("--- SKIP: "+t.Name())):
-		t.Skipf("in the child:\n%s", out.Bytes())
-	default:
-		t.Errorf("in the child: %v\n%s", err, out.Bytes())
-	}
-	return false
-}
-
-// asNobody is inChild without root's rights; in place where there are none.
-func asNobody(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return true
-	}
-	if !inChild(t, &syscall.SysProcAttr{}) {
-		return false
-	}
-	const nobody = 65534
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
-		t.Fatal(err)
-	}
-	return true
-}
-
-// withMounts is inChild with mounts of its own: as root, or else where users may
-// have namespaces.
-func withMounts(t *testing.T) bool {
-	t.Helper()
-	attr := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if os.Geteuid() != 0 {
-		attr.Cloneflags = syscall.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	return inChild(t, attr)
-}
-
-// mount gives a folder on a filesystem of its own.
-func mount(t *testing.T, kind, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("none", dir, kind, 0, options); err != nil {
-		t.Fatalf("mount %s: %v", kind, err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
+var (
+	inChild    = testkit.InChild
+	asNobody   = testkit.AsNobody
+	withMounts = testkit.WithMounts
+	mount      = testkit.Mount
+)
 
 func setLimit(t *testing.T, resource int, n uint64) (restore func()) {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -29,17 +30,17 @@ func TestLinked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := queued(t)
 			first := start(t, "member", f.Path)
-			first.order("park " + lock.StepCreated)
-			first.do("try", "parked")
+			first.Order("park " + lock.StepCreated)
+			first.Do("try", "parked")
 			if err := give(f.Path, f.Path+".backup"); err != nil {
 				t.Fatal(err)
 			}
 			removeSibling(t, f.Path)
 			second := tryHold(t, f)
-			first.do("go", "locked: "+string(lock.EvidenceKernelLockHeld))
+			first.Do("go", "locked: "+string(lock.EvidenceKernelLockHeld))
 			letGo(t, second)
-			first.do("try", "held")
-			first.do("release", "released")
+			first.Do("try", "held")
+			first.Do("release", "released")
 		})
 	}
 }
@@ -171,8 +172,8 @@ func TestReaderMeetsAMaker(t *testing.T) {
 	needsMarks(t)
 	f := queued(t)
 	maker := start(t, "member", f.Path)
-	maker.order("park " + lock.StepOwnLocked)
-	maker.do("shared", "parked")
+	maker.Order("park " + lock.StepOwnLocked)
+	maker.Do("shared", "parked")
 	met := make(chan struct{}, 1000)
 	reader := beginShared(t, f.Park(func(step string) {
 		if step == "readers' file being made" {
@@ -182,9 +183,9 @@ func TestReaderMeetsAMaker(t *testing.T) {
 	for range 3 {
 		<-met
 	}
-	maker.do("go", "held")
+	maker.Do("go", "held")
 	letGo(t, getHeld(t, reader))
-	maker.do("release", "released")
+	maker.Do("release", "released")
 	wantFree(t, f.Path)
 }
 
@@ -192,8 +193,8 @@ func TestReaderMeetsAMaker(t *testing.T) {
 func TestBreakForce_Alive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := start(t, "member", path)
-	holder.order("fallback")
-	holder.do("try", "held")
+	holder.Order("fallback")
+	holder.Do("try", "held")
 	nonce := getClaim(t, path).Nonce
 	for name, f := range map[string]lock.File{"fallback": lock.File{Path: path}.WithoutKernelLock(), "free": {Path: path}} {
 		untouched(t, filepath.Dir(path), func() {
@@ -202,7 +203,7 @@ func TestBreakForce_Alive(t *testing.T) {
 			}
 		})
 	}
-	holder.do("release", "released")
+	holder.Do("release", "released")
 
 	data, err := json.Marshal(lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"})
 	if err != nil {
@@ -245,19 +246,19 @@ func TestStuck_WaitLeftBehind(t *testing.T) {
 	f := queued(t)
 	held := tryHold(t, f)
 	first := start(t, "member", f.Path)
-	first.do("acquire", "waiting")
+	first.Do("acquire", "waiting")
 	waitedFor(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	gaveUp := beginAcquire(t, ctx, f)
 	parkedIs(t, 1)
 	cancel()
 	get(t, gaveUp)
-	stop(t, first)
+	first.Stop()
 	letGo(t, held)
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
-	resume(t, first)
-	first.expect("held")
-	first.do("release", "released")
+	first.Continue()
+	first.Expect("held")
+	first.Do("release", "released")
 	wantFree(t, f.Path)
 }
 
@@ -270,20 +271,20 @@ func TestStuck_WithBoth(t *testing.T) {
 			needsTurnstile(t)
 			held := tryHold(t, f)
 			first := start(t, "member", f.Path)
-			first.order("park sibling granted")
-			first.do("acquire", "waiting")
+			first.Order("park sibling granted")
+			first.Do("acquire", "waiting")
 			waitedFor(t, f)
 			letGo(t, held)
-			first.expect("parked")
+			first.Expect("parked")
 			acquire := f.Acquire
 			if mode == "shared" {
 				acquire = f.AcquireShared
 			}
 			held = getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
-			first.order("go")
+			first.Order("go")
 			letGo(t, held)
-			first.expect("held")
-			first.do("release", "released")
+			first.Expect("held")
+			first.Do("release", "released")
 			wantFree(t, f.Path)
 		})
 	}
@@ -433,32 +434,11 @@ func TestOverlay_MountedAnew(t *testing.T) {
 	_, mountAbove := overlay(t)
 	above, unmount := mountAbove()
 	path := filepath.Join(above, ".lock")
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	holder := exec.Command(exe)
-	holder.Env = append(os.Environ(), roleVar+"=member", "HOLDFAST_TEST_PATH="+path)
-	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-	in, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintln(in, "try")
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
-		t.Error(line, err)
-	}
-	if err := holder.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = holder.Wait()
+	cmd := testkit.Command(t, "member", path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	holder := testkit.StartCommand(t, cmd)
+	holder.Do("try", "held")
+	holder.Kill()
 	unmount()
 	mount(t, "tmpfs", "") // takes the device number, as another container's would
 	mountAbove()
@@ -489,13 +469,10 @@ func TestFallback_KernelSaysSo(t *testing.T) {
 	if err != nil {
 		t.Skip("needs strace, to have flock(2) fail")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	cmd := exec.Command(strace, "-f", "-qq", "-o", os.DevNull, "-e", "trace=flock", "-e", "inject=flock:error=ENOSYS", exe)
-	cmd.Env = append(os.Environ(), roleVar+"=without-flock", "HOLDFAST_TEST_PATH="+filepath.Join(dir, ".lock"))
+	child := testkit.Command(t, "without-flock", filepath.Join(dir, ".lock"))
+	cmd := exec.Command(strace, append([]string{"-f", "-qq", "-o", os.DevNull, "-e", "trace=flock", "-e", "inject=flock:error=ENOSYS"}, child.Args...)...)
+	cmd.Env = child.Env
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), "ptrace") {
 		t.Skipf("needs to be allowed to trace: %s", out)

@@ -86,21 +86,21 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 	if flow.dead {
 		dead := start(t, "member", file.Path)
 		if flow.fallback {
-			dead.order("fallback")
+			dead.Order("fallback")
 		}
-		dead.do("try", "held")
-		dead.kill()
+		dead.Do("try", "held")
+		dead.Kill()
 	}
 	p := start(t, "member", file.Path)
 	if flow.fallback {
-		p.order("fallback")
+		p.Order("fallback")
 	}
-	p.order("park " + step)
+	p.Order("park " + step)
 	if flow.releasing {
-		p.do(flow.acquire, "held")
-		p.do("release", "parked")
+		p.Do(flow.acquire, "held")
+		p.Do("release", "parked")
 	} else {
-		p.do(flow.acquire, "parked")
+		p.Do(flow.acquire, "parked")
 	}
 	if err := hands[hand](file.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
@@ -121,10 +121,10 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 		held = nil
 	}
 	if course == "killed" {
-		p.kill()
+		p.Kill()
 	} else {
-		p.order("go")
-		switch said := p.answer(); {
+		p.Order("go")
+		switch said := p.Answer(); {
 		case flow.releasing:
 			if said != "released" && !(robbed && said == "lost") {
 				t.Errorf("the parked one: %s", said)
@@ -138,7 +138,7 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 				letGo(t, held)
 				held = nil
 			}
-			if said := p.say("release"); said != "released" && !(robbed && said == "lost") {
+			if said := p.Say("release"); said != "released" && !(robbed && said == "lost") {
 				t.Errorf("the parked one: %s", said)
 			}
 		case strings.HasPrefix(said, "locked: "):

@@ -94,12 +94,6 @@ func (sayWaiting) Observe(e lock.Event) {
 	}
 }
 
-// kill ends a child with SIGKILL, and waits until it has gone.
-func (c *child) kill() {
-	c.cmd.Process.Kill()
-	c.cmd.Wait()
-}
-
 // outcome is what came of an acquisition.
 type outcome struct {
 	held *lock.FileHold

@@ -141,7 +141,7 @@ Try:
 func TestUserMessage_Real(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l")
 	other := start(t, "holder", path)
-	other.do("try", "held")
+	other.Do("try", "held")
 	_, err := lock.File{Path: path}.AcquireWithin(t.Context(), 20*time.Millisecond)
 	if !errors.Is(err, lock.ErrTimeout) {
 		t.Fatal(err)
@@ -149,8 +149,8 @@ func TestUserMessage_Real(t *testing.T) {
 	got := asLocked(t, err).UserMessage("JIT")
 	for _, want := range []string{
 		"Lock timeout: could not acquire lock on " + path + " after ",
-		fmt.Sprintf("held by pid %d (\"holder\") on ", other.cmd.Process.Pid),
-		": kernel lock held.", fmt.Sprintf("ps -p %d", other.cmd.Process.Pid), "JIT_LOCK_TIMEOUT=10",
+		fmt.Sprintf("held by pid %d (\"holder\") on ", other.Cmd.Process.Pid),
+		": kernel lock held.", fmt.Sprintf("ps -p %d", other.Cmd.Process.Pid), "JIT_LOCK_TIMEOUT=10",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

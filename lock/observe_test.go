@@ -115,18 +115,18 @@ func TestObserver_NotHad(t *testing.T) {
 func TestObserver_Contended(t *testing.T) {
 	f, seen := observed(t)
 	other := start(t, "holder", f.Path)
-	other.do("try", "held")
+	other.Do("try", "held")
 	begun := time.Now()
 	came := beginAcquire(t, t.Context(), f)
 	eventually(t, "the wait is told", func() bool { return seen.String() != "" })
 	waiting := told(t, f, seen, "waiting l")[0]
-	if waiting.Info == nil || waiting.Info.PID != other.cmd.Process.Pid || waiting.Info.Cmd != "holder" ||
+	if waiting.Info == nil || waiting.Info.PID != other.Cmd.Process.Pid || waiting.Info.Cmd != "holder" ||
 		waiting.Evidence != lock.EvidenceKernelLockHeld {
 		t.Errorf("waiting for %+v, %s", waiting.Info, waiting.Evidence)
 	}
 	noticed := time.Now()
 	inside := time.Since(noticed)
-	other.do("release", "released")
+	other.Do("release", "released")
 	held := getHeld(t, came)
 	around := time.Since(begun)
 	events := told(t, f, seen, "waiting l, acquired l")
@@ -162,11 +162,11 @@ func TestObserver_Reclaimed(t *testing.T) {
 	t.Run("kernel lock free", func(t *testing.T) {
 		f, seen := observed(t)
 		dead := start(t, "holder", f.Path)
-		dead.do("try", "held")
-		dead.kill()
+		dead.Do("try", "held")
+		dead.Kill()
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info == nil || e.Info.PID != dead.cmd.Process.Pid || e.Info.Cmd != "holder" || e.Evidence != lock.EvidenceKernelLockFree {
+		if e.Info == nil || e.Info.PID != dead.Cmd.Process.Pid || e.Info.Cmd != "holder" || e.Evidence != lock.EvidenceKernelLockFree {
 			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
@@ -199,8 +199,8 @@ func TestObserver_Panics(t *testing.T) {
 		switch kind {
 		case lock.EventWaiting:
 			holder := start(t, "member", f.Path)
-			holder.do("try", "held")
-			release = func() { holder.do("release", "released") }
+			holder.Do("try", "held")
+			release = func() { holder.Do("release", "released") }
 		case lock.EventReclaimed:
 			leaveDeadClaim(t, f.Path)
 		}

@@ -32,12 +32,12 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 		t.Run(gone, func(t *testing.T) {
 			f := queued(t)
 			first, second := start(t, "member", f.Path), start(t, "member", f.Path)
-			first.do("shared", "held")
-			second.do("shared", "held")
+			first.Do("shared", "held")
+			second.Do("shared", "held")
 			if gone == "left" {
-				first.do("release", "released")
+				first.Do("release", "released")
 			} else {
-				first.kill()
+				first.Kill()
 			}
 			removeSibling(t, f.Path)
 			wantLocked(t, f.Path)
@@ -46,7 +46,7 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 			}
 			waiter := beginAcquire(t, t.Context(), f)
 			parkedIs(t, 1) // in the kernel, at the lock file
-			second.do("release", "released")
+			second.Do("release", "released")
 			letGo(t, getHeld(t, waiter))
 			wantFree(t, f.Path)
 		})
@@ -58,14 +58,14 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 func TestOwnLock_LeftReaderLives(t *testing.T) {
 	f := queued(t)
 	first, last := start(t, "member", f.Path), start(t, "member", f.Path)
-	first.do("shared", "held")
-	last.do("shared", "held")
-	first.do("release", "released")
+	first.Do("shared", "held")
+	last.Do("shared", "held")
+	first.Do("release", "released")
 	removeSibling(t, f.Path)
-	last.kill()
+	last.Kill()
 	takeOver(t, f.Path)
 	wantFree(t, f.Path)
-	first.kill()
+	first.Kill()
 }
 
 // TestOwnLock_LastReaderMeetsALook: somebody has the readers' file for an instant, just
@@ -100,7 +100,7 @@ func TestOwnLock_LastReaderMeetsALook(t *testing.T) {
 func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
 	f := queued(t)
 	reader := start(t, "member", f.Path)
-	reader.do("shared", "held")
+	reader.Do("shared", "held")
 	removeSibling(t, f.Path)
 	ctx, cancel := context.WithCancel(t.Context())
 	writer := beginAcquire(t, ctx, f)
@@ -109,7 +109,7 @@ func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
 	if o := get(t, writer); !errors.Is(o.err, context.Canceled) {
 		t.Fatal(o.err)
 	}
-	reader.kill()
+	reader.Kill()
 	parkedIs(t, 0)
 	isAbsent(t, f.Path)
 	wantFree(t, f.Path)
@@ -120,7 +120,7 @@ func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
 func TestOwnLock_AdoptsWait(t *testing.T) {
 	f := queued(t)
 	holder := start(t, "member", f.Path)
-	holder.do("try", "held")
+	holder.Do("try", "held")
 	removeSibling(t, f.Path)
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +132,7 @@ func TestOwnLock_AdoptsWait(t *testing.T) {
 		}
 	}
 	last := beginAcquire(t, t.Context(), f)
-	holder.do("release", "released")
+	holder.Do("release", "released")
 	letGo(t, getHeld(t, last))
 	wantFree(t, f.Path)
 }
@@ -470,8 +470,8 @@ func TestOwnLock_CancelledAtTheEnd(t *testing.T) {
 func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 	f := queued(t)
 	reader := start(t, "member", f.Path)
-	reader.do("shared", "held")
-	reader.kill()
+	reader.Do("shared", "held")
+	reader.Kill()
 	look, err := lockFile(f.Path, platform.Exclusive)
 	if err != nil {
 		t.Fatal(err)
@@ -507,8 +507,8 @@ func TestOwnLock_NotJoined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 			reader := start(t, "member", f.Path)
-			reader.do("shared", "held")
-			reader.kill()
+			reader.Do("shared", "held")
+			reader.Kill()
 			data, err := os.ReadFile(f.Path)
 			if err == nil {
 				data, err = change(f.Path, data)
@@ -601,8 +601,8 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 
 	leaveDeadClaim(t, f.Path)
 	reclaimer := start(t, "member", f.Path)
-	reclaimer.order("park " + lock.StepDeadRemoved)
-	reclaimer.do("try", "parked")
+	reclaimer.Order("park " + lock.StepDeadRemoved)
+	reclaimer.Do("try", "parked")
 	held, err := f.TryAcquire(t.Context())
 	if err == nil {
 		t.Fatal("got in before the reclaimer, who has the sibling: ", held.Release())
@@ -615,7 +615,7 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 	if _, err := os.Lstat(f.Path + ".reclaim"); err != nil {
 		t.Error("a living process's marker: ", err)
 	}
-	reclaimer.kill()
+	reclaimer.Kill()
 	letGo(t, tryHold(t, f))
 	isAbsent(t, f.Path+".reclaim")
 }

@@ -49,15 +49,15 @@ func pids(processes []lock.Process) (all []int) {
 // the first, whose claim is in the file, nor any other.
 func TestProcesses_Readers(t *testing.T) {
 	for name, end := range map[string]func(first *child){
-		"killed": (*child).kill,
-		"left":   func(first *child) { first.do("release", "released") },
+		"killed": (*child).Kill,
+		"left":   func(first *child) { first.Do("release", "released") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := queuedListed(t)
 			first, second := start(t, "member", f.Path), start(t, "member", f.Path)
-			first.do("shared", "held")
-			second.do("shared", "held")
-			one, two := first.cmd.Process.Pid, second.cmd.Process.Pid
+			first.Do("shared", "held")
+			second.Do("shared", "held")
+			one, two := first.Cmd.Process.Pid, second.Cmd.Process.Pid
 			both := []int{min(one, two), max(one, two)}
 			s := inspect(t, f)
 			if !s.Shared || !slices.Equal(pids(s.Processes), both) || s.Info == nil || s.Info.PID != one {
@@ -80,7 +80,7 @@ func TestProcesses_Readers(t *testing.T) {
 					t.Errorf("%s; want pid %d, and not %d", text, two, one)
 				}
 			}
-			second.do("release", "released")
+			second.Do("release", "released")
 			wantFree(t, f.Path)
 		})
 	}
@@ -90,8 +90,8 @@ func TestProcesses_Readers(t *testing.T) {
 func TestProcesses_NoClaim(t *testing.T) {
 	f := queuedListed(t)
 	holder := start(t, "member", f.Path)
-	holder.do("try", "held")
-	pid := holder.cmd.Process.Pid
+	holder.Do("try", "held")
+	pid := holder.Cmd.Process.Pid
 	if err := os.Remove(f.Path); err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +158,8 @@ func TestProcesses_Waiters(t *testing.T) {
 	begun := time.Now()
 	for range 3 {
 		w := start(t, "member", f.Path)
-		w.do("acquire", "waiting")
-		waiters, want = append(waiters, w), append(want, w.cmd.Process.Pid)
+		w.Do("acquire", "waiting")
+		waiters, want = append(waiters, w), append(want, w.Cmd.Process.Pid)
 		eventually(t, "a waiter is listed", func() bool { return len(inspect(t, f).Waiters) == len(want) })
 	}
 	leave := func() { letGo(t, held) }
@@ -178,9 +178,9 @@ func TestProcesses_Waiters(t *testing.T) {
 			}
 		}
 		leave()
-		w.expect("held")
+		w.Expect("held")
 		eventually(t, "no longer listed", func() bool { return len(inspect(t, f).Waiters) == len(waiters)-i-1 })
-		leave = func() { w.do("release", "released") }
+		leave = func() { w.Do("release", "released") }
 	}
 	leave()
 	wantFree(t, f.Path)
@@ -191,7 +191,7 @@ func TestProcesses_Waiters(t *testing.T) {
 func TestProcesses_WaitersGone(t *testing.T) {
 	f := queuedListed(t)
 	holder, ahead := start(t, "member", f.Path), start(t, "member", f.Path)
-	holder.do("try", "held")
+	holder.Do("try", "held")
 	waits := func(pids ...int) func() bool {
 		return func() bool {
 			var said []int
@@ -213,15 +213,15 @@ func TestProcesses_WaitersGone(t *testing.T) {
 	eventually(t, "we wait first", waits(os.Getpid()))
 	giveUp()
 	eventually(t, "we wait no more", waits())
-	ahead.do("acquire", "waiting")
-	eventually(t, "another is ahead", waits(ahead.cmd.Process.Pid))
+	ahead.Do("acquire", "waiting")
+	eventually(t, "another is ahead", waits(ahead.Cmd.Process.Pid))
 	giveUp = wait() // in the thread that was left
 	eventually(t, "we wait again", func() bool { return len(inspect(t, f).Waiters) == 2 })
 	giveUp()
-	eventually(t, "we wait no more", waits(ahead.cmd.Process.Pid))
-	holder.do("release", "released")
-	ahead.expect("held")
-	ahead.do("release", "released")
+	eventually(t, "we wait no more", waits(ahead.Cmd.Process.Pid))
+	holder.Do("release", "released")
+	ahead.Expect("held")
+	ahead.Do("release", "released")
 	wantFree(t, f.Path)
 }
 
@@ -231,8 +231,8 @@ func TestOvertake_NoWriterBehindReaders(t *testing.T) {
 	needsKernelList(t)
 	f := queued(t)
 	first, writer := start(t, "member", f.Path), start(t, "member", f.Path)
-	first.do("shared", "held")
-	writer.do("acquire", "waiting")
+	first.Do("shared", "held")
+	writer.Do("acquire", "waiting")
 	waitedFor(t, f)
 	looks := make(chan struct{}, 100)
 	late := beginShared(t, f.Park(func(step string) {
@@ -247,12 +247,12 @@ func TestOvertake_NoWriterBehindReaders(t *testing.T) {
 			t.Fatalf("a reader has overtaken the writer: %v", o.err)
 		}
 	}
-	first.do("release", "released")
-	writer.expect("held")
+	first.Do("release", "released")
+	writer.Expect("held")
 	if len(late) != 0 {
 		t.Error("the reader is in beside the writer")
 	}
-	writer.do("release", "released")
+	writer.Do("release", "released")
 	letGo(t, getHeld(t, late))
 	wantFree(t, f.Path)
 }

@@ -77,17 +77,17 @@ func TestProcessesRaceForDeadLock(t *testing.T) {
 	for round := range rounds {
 		putDeadClaim(t, path)
 		for _, r := range racers {
-			r.order("try")
+			r.Order("try")
 		}
 		answers := map[string]int{}
 		for _, r := range racers {
-			answers[r.answer()]++
+			answers[r.Answer()]++
 		}
 		if answers["held"] != 1 || answers["locked"] != len(racers)-1 {
 			t.Fatalf("round %d: %v; want one to hold", round, fmt.Sprint(answers))
 		}
 		for _, r := range racers {
-			r.do("release", "released")
+			r.Do("release", "released")
 		}
 	}
 }

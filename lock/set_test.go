@@ -105,11 +105,11 @@ func TestSet_OppositeOrders(t *testing.T) {
 		var takers []*child
 		for _, order := range []string{forward, backward, forward, backward} {
 			c := start(t, "set-taker", dir)
-			c.order(order)
+			c.Order(order)
 			takers = append(takers, c)
 		}
 		for _, c := range takers {
-			c.expect("done")
+			c.Expect("done")
 		}
 		for _, f := range some(dir, "a", "b", "c") {
 			isFree(t, f.Path)
@@ -151,7 +151,7 @@ func TestSet_AllOrNone(t *testing.T) {
 			dir := t.TempDir()
 			files := some(dir, "c", "a", "b")
 			other := start(t, "holder", files[0].Path)
-			other.do("try", "held")
+			other.Do("try", "held")
 			ctx, cancel := context.WithCancel(t.Context())
 			want := context.Canceled
 			if limited {
@@ -180,7 +180,7 @@ func TestSet_AllOrNone(t *testing.T) {
 			}
 			err := <-came
 			locked := asLocked(t, err)
-			if locked.Path != files[0].Path || locked.Info == nil || locked.Info.PID != other.cmd.Process.Pid {
+			if locked.Path != files[0].Path || locked.Info == nil || locked.Info.PID != other.Cmd.Process.Pid {
 				t.Errorf("in the way is %+v at %s; want the other process, at c", locked.Info, locked.Path)
 			}
 			if !errors.Is(err, want) || errors.Is(err, lock.ErrTimeout) != limited {
@@ -188,7 +188,7 @@ func TestSet_AllOrNone(t *testing.T) {
 			}
 			isFree(t, files[1].Path)
 			isFree(t, files[2].Path)
-			other.do("release", "released")
+			other.Do("release", "released")
 			parkedIs(t, 0)
 			if err := holdAll(t, files...).Release(); err != nil {
 				t.Error(err)

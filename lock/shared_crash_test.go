@@ -17,10 +17,10 @@ func TestShared_Crash(t *testing.T) {
 			var readers []*child
 			for range n {
 				r := start(t, "member", f.Path)
-				r.do("shared", "held")
+				r.Do("shared", "held")
 				readers = append(readers, r)
 			}
-			kill := func() { readers[dies].kill() }
+			kill := func() { readers[dies].Kill() }
 			if whileOthersHold {
 				kill()
 			}
@@ -28,7 +28,7 @@ func TestShared_Crash(t *testing.T) {
 				if i != dies {
 					wantLocked(t, f.Path)
 					letGo(t, holdShared(t, f))
-					r.do("release", "released")
+					r.Do("release", "released")
 				}
 			}
 			if !whileOthersHold {
@@ -72,25 +72,25 @@ func TestShared_CrashAtEachStep(t *testing.T) {
 			var beside *child
 			if c.beside {
 				beside = start(t, "member", f.Path)
-				beside.do("shared", "held")
+				beside.Do("shared", "held")
 			}
 			parked := start(t, "member", f.Path)
-			parked.order("park " + c.step)
+			parked.Order("park " + c.step)
 			if c.name == "leaving" || c.name == "leaving last" {
-				parked.do(c.acquire, "held")
-				parked.do("release", "parked")
+				parked.Do(c.acquire, "held")
+				parked.Do("release", "parked")
 			} else {
-				parked.do(c.acquire, "parked")
+				parked.Do(c.acquire, "parked")
 			}
 			if c.beside {
 				wantLocked(t, f.Path)
 			}
-			parked.kill()
+			parked.Kill()
 			var reader *lock.FileHold
 			promptly(t, "the next reader", func() { reader = holdShared(t, f) })
 			wantLocked(t, f.Path)
 			if c.beside {
-				beside.do("release", "released")
+				beside.Do("release", "released")
 				wantLocked(t, f.Path)
 			}
 			letGo(t, reader)

@@ -98,19 +98,19 @@ func TestShared_Processes(t *testing.T) {
 		var readers []*child
 		for range n {
 			r := start(t, "member", f.Path)
-			r.do("shared", "held")
+			r.Do("shared", "held")
 			readers = append(readers, r)
 		}
 		for i, r := range readers {
 			if i != last {
-				r.do("release", "released")
+				r.Do("release", "released")
 				wantLocked(t, f.Path)
 			}
 		}
 		// The one that is left may not be the one that the lock file names.
 		letGo(t, holdShared(t, f))
 		wantLocked(t, f.Path)
-		readers[last].do("release", "released")
+		readers[last].Do("release", "released")
 		wantFree(t, f.Path)
 	}
 }
@@ -121,21 +121,21 @@ func TestShared_WriterAlone(t *testing.T) {
 	writer := tryHold(t, f)
 	wantSharedLocked(t, f, lock.EvidenceKernelLockHeld)
 	other := start(t, "member", f.Path)
-	other.do("try-shared", "locked: "+string(lock.EvidenceKernelLockHeld))
-	other.do("shared", "waiting")
+	other.Do("try-shared", "locked: "+string(lock.EvidenceKernelLockHeld))
+	other.Do("shared", "waiting")
 	ours := beginShared(t, f)
 	if writer.Info().Mode == "shared" {
 		t.Error("the writer's claim is a reader's")
 	}
 	letGo(t, writer)
-	other.expect("held")
+	other.Expect("held")
 	reader := getHeld(t, ours) // beside the other
 	if reader.Info().Mode != "shared" {
 		t.Errorf("the reader's claim is %+v", reader.Info())
 	}
 	wantLocked(t, f.Path)
 	letGo(t, reader)
-	other.do("release", "released")
+	other.Do("release", "released")
 	wantFree(t, f.Path)
 }
 
@@ -149,8 +149,8 @@ func TestShared_WriterWaits(t *testing.T) {
 	writer := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	wantSharedLocked(t, f, lock.EvidenceOthersWait)
-	other.do("try-shared", "locked: "+string(lock.EvidenceOthersWait))
-	other.do("shared", "waiting")
+	other.Do("try-shared", "locked: "+string(lock.EvidenceOthersWait))
+	other.Do("shared", "waiting")
 	ours := beginShared(t, f)
 	parkedIs(t, 2)
 	letGo(t, first)
@@ -163,8 +163,8 @@ func TestShared_WriterWaits(t *testing.T) {
 	}
 	letGo(t, held)
 	letGo(t, getHeld(t, ours))
-	other.expect("held")
-	other.do("release", "released")
+	other.Expect("held")
+	other.Do("release", "released")
 	wantFree(t, f.Path)
 }
 
@@ -194,12 +194,12 @@ func TestShared_WriterGivesUp(t *testing.T) {
 func TestShared_Robbed(t *testing.T) {
 	f := queued(t)
 	other := start(t, "member", f.Path)
-	other.do("shared", "held")
+	other.Do("shared", "held")
 	ours := holdShared(t, f)
 	ctx := ours.Context(t.Context())
 	removeFile(t, f.Path)
 	wantLocked(t, f.Path)
-	other.do("try", "locked: "+string(lock.EvidenceKernelLockHeld))
+	other.Do("try", "locked: "+string(lock.EvidenceKernelLockHeld))
 	if err := ours.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release: %v, want ErrLost", err)
 	}
@@ -207,7 +207,7 @@ func TestShared_Robbed(t *testing.T) {
 	if !errors.Is(context.Cause(ctx), lock.ErrLost) {
 		t.Errorf("the context's cause is %v", context.Cause(ctx))
 	}
-	other.kill()
+	other.Kill()
 	letGo(t, tryHoldSoon(t, f))
 	wantFree(t, f.Path)
 }
@@ -315,7 +315,7 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 	needsTurnstile(t)
 	f := queued(t)
 	other := start(t, "member", f.Path)
-	other.do("shared", "held")
+	other.Do("shared", "held")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	writer := beginAcquire(t, ctx, f)
@@ -334,7 +334,7 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 	letGo(t, held)
 	// Who comes next adopts the wait.
 	next := beginAcquire(t, t.Context(), f)
-	other.do("release", "released")
+	other.Do("release", "released")
 	letGo(t, getHeld(t, next))
 	parkedIs(t, 0)
 	wantFree(t, f.Path)

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,30 +25,12 @@ func init() {
 func TestStoppedHolderKeepsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	stopped := start(t, "holder", path)
-	stopped.do("try", "held")
-	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	waitForState(t, stopped.cmd.Process.Pid, 'T')
+	stopped.Do("try", "held")
+	stopped.Stop()
 	locked := wantLocked(t, path)
-	if locked.Evidence != lock.EvidenceKernelLockHeld || locked.Info == nil || locked.Info.PID != stopped.cmd.Process.Pid {
+	if locked.Evidence != lock.EvidenceKernelLockHeld || locked.Info == nil || locked.Info.PID != stopped.Cmd.Process.Pid {
 		t.Errorf("got %v, want the stopped process named, and the kernel lock as evidence", locked)
 	}
-}
-
-// waitForState waits until /proc shows a process in a state.
-func waitForState(t *testing.T, pid int, state byte) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i := slices.Index(stat, ')'); stat[i+2] == state {
-			return
-		}
-	}
-	t.Fatalf("pid %d never got to state %c", pid, state)
 }
 
 // TestOwnLock_DyingHolder: a holder whose kernel lock is free, and whose process is still
@@ -57,13 +38,13 @@ func waitForState(t *testing.T, pid int, state byte) {
 func TestOwnLock_DyingHolder(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	holder := start(t, "member", f.Path)
-	holder.do("try", "held")
-	holder.do("close all", "closed") // as the kernel does when a process ends
+	holder.Do("try", "held")
+	holder.Do("close all", "closed") // as the kernel does when a process ends
 	ended := false
 	held, err := f.Park(func(step string) {
 		if step == lock.StepDying {
 			ended = true
-			holder.cmd.Process.Kill() // which takes effect a little later
+			holder.Cmd.Process.Kill() // which takes effect a little later
 		}
 	}).TryAcquire(t.Context())
 	if err != nil || !ended {
@@ -77,11 +58,11 @@ func TestOwnLock_DyingHolder(t *testing.T) {
 func TestOwnLock_Contradiction(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: time.Nanosecond}
 	holder := start(t, "member", f.Path)
-	holder.do("try", "held")
-	holder.do("close all", "closed")
-	if l := notHad(t, f); l.Evidence != lock.EvidenceSameProcess || l.Info == nil || l.Info.PID != holder.cmd.Process.Pid {
+	holder.Do("try", "held")
+	holder.Do("close all", "closed")
+	if l := notHad(t, f); l.Evidence != lock.EvidenceSameProcess || l.Info == nil || l.Info.PID != holder.Cmd.Process.Pid {
 		t.Errorf("%+v", l)
 	}
-	holder.kill()
+	holder.Kill()
 	letGo(t, tryHold(t, f))
 }

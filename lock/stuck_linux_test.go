@@ -37,24 +37,24 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 			// Behind a holder, so first in the queue; stopped; and the holder goes.
 			held := tryHold(t, f)
 			first := start(t, "member", f.Path)
-			first.do("acquire", "waiting")
+			first.Do("acquire", "waiting")
 			waitedFor(t, f)
-			stop(t, first)
+			first.Stop()
 			letGo(t, held)
 			return func() {
-				resume(t, first)
-				first.expect("held")
-				first.do("release", "released")
+				first.Continue()
+				first.Expect("held")
+				first.Do("release", "released")
 			}
 		},
 		"a shared wait that was given up": func(t *testing.T, f lock.File) func() {
 			held := tryHold(t, f)
 			first := start(t, "member", f.Path)
-			first.do("give up shared", "waiting")
-			first.expect("locked: kernel lock held")
-			stop(t, first)
+			first.Do("give up shared", "waiting")
+			first.Expect("locked: kernel lock held")
+			first.Stop()
 			letGo(t, held)
-			return func() { resume(t, first) }
+			return func() { first.Continue() }
 		},
 		"anybody's byte lock": func(t *testing.T, f lock.File) func() {
 			letGo(t, tryHold(t, f)) // makes the sibling
@@ -113,12 +113,12 @@ func TestStuck_WithTheSibling(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			f := queued(t)
 			stuck := start(t, "member", f.Path)
-			stuck.order("park " + step)
+			stuck.Order("park " + step)
 			if step == lock.StepOwnUnlocked {
-				stuck.do("try", "held")
-				stuck.do("release", "parked")
+				stuck.Do("try", "held")
+				stuck.Do("release", "parked")
 			} else {
-				stuck.do("try", "parked")
+				stuck.Do("try", "parked")
 			}
 			f, looks := countingSteps(f, lock.StepLooked)
 			acquires := []func(context.Context) (*lock.FileHold, error){f.Acquire, f.AcquireShared, f.TryAcquire, f.TryAcquireShared}
@@ -144,11 +144,11 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			if n := looks.Load(); n > 10 {
 				t.Errorf("%d looks for 22 acquisitions", n)
 			}
-			stuck.order("go")
+			stuck.Order("go")
 			if step == lock.StepOwnUnlocked {
-				stuck.expect("released")
+				stuck.Expect("released")
 			} else {
-				stuck.expect("locked: kernel lock held")
+				stuck.Expect("locked: kernel lock held")
 			}
 			letGo(t, held)
 			wantFree(t, f.Path)
@@ -173,19 +173,19 @@ func TestStuck_NotOvertaken(t *testing.T) {
 		},
 		"lock file removed": func(t *testing.T, f lock.File) func() {
 			holder := start(t, "member", f.Path)
-			holder.do("try", "held")
+			holder.Do("try", "held")
 			if err := os.Remove(f.Path); err != nil {
 				t.Fatal(err)
 			}
-			return func() { holder.do("release", "lost") }
+			return func() { holder.Do("release", "lost") }
 		},
 		"readers' lock file removed": func(t *testing.T, f lock.File) func() {
 			holder := start(t, "member", f.Path)
-			holder.do("try-shared", "held")
+			holder.Do("try-shared", "held")
 			if err := os.Remove(f.Path); err != nil {
 				t.Fatal(err)
 			}
-			return func() { holder.do("release", "lost") }
+			return func() { holder.Do("release", "lost") }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 			}
 			f := lock.File{Path: filepath.Join(dir, ".lock")}
 			holder := start(t, "member", f.Path)
-			holder.do("try", "held")
+			holder.Do("try", "held")
 			if without {
 				removeSibling(t, f.Path)
 			}
@@ -228,7 +228,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			letGo(t, getHeld(t, waiter))
-			holder.do("release", "lost")
+			holder.Do("release", "lost")
 			wantFree(t, f.Path)
 		})
 	}
@@ -279,20 +279,5 @@ func TestStuck_Lease(t *testing.T) {
 			file.Close()
 			wantFree(t, f.Path)
 		})
-	}
-}
-
-func stop(t *testing.T, c *child) {
-	t.Helper()
-	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	waitForState(t, c.cmd.Process.Pid, 'T')
-}
-
-func resume(t *testing.T, c *child) {
-	t.Helper()
-	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -113,21 +113,21 @@ func TestUpdate_Killed(t *testing.T) {
 	hire := func() teller {
 		next++
 		w := teller{start(t, "tally", path), fmt.Sprint("teller", next)}
-		w.order(w.name)
+		w.Order(w.name)
 		return w
 	}
 	fire := func(w teller) {
 		for range 1 + rand.IntN(4) {
-			reported[w.name] = w.answer()
+			reported[w.name] = w.Answer()
 		}
 		for range rand.IntN(200_000) { // any instruction of an update
 			runtime.KeepAlive(w)
 		}
-		w.cmd.Process.Kill()
-		for w.lines.Scan() {
-			reported[w.name] = w.lines.Text()
+		w.Cmd.Process.Kill()
+		for line, more := w.Line(); more; line, more = w.Line() {
+			reported[w.name] = line
 		}
-		w.cmd.Wait()
+		w.Cmd.Wait()
 	}
 	var all []teller
 	for range procs {

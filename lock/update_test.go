@@ -254,14 +254,14 @@ func TestUpdate_GivesUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	update(t, path, into("old"))
 	other := start(t, "holder", path+".lock")
-	other.do("try", "held")
+	other.Do("try", "held")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	err := lock.Update(ctx, path, func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
-	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Info == nil || l.Info.PID != other.cmd.Process.Pid {
+	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Info == nil || l.Info.PID != other.Cmd.Process.Pid {
 		t.Errorf("error is %v", err)
 	}
-	other.do("release", "released")
+	other.Do("release", "released")
 	parkedIs(t, 0)
 	hasContents(t, path, "old")
 }

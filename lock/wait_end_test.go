@@ -123,8 +123,8 @@ func TestOnWait(t *testing.T) {
 	for name, hold := range map[string]func() (pid int, letGo func()){
 		"kernel lock": func() (int, func()) {
 			other := start(t, "member", f.Path)
-			other.do("acquire", "held")
-			return other.cmd.Process.Pid, func() { other.do("release", "released") }
+			other.Do("acquire", "held")
+			return other.Cmd.Process.Pid, func() { other.Do("release", "released") }
 		},
 		"bare claim": func() (int, func()) { return putBareClaim(t, f.Path) },
 	} {
@@ -229,7 +229,7 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 // living process, which proves nothing else.
 func putBareClaim(t *testing.T, path string) (pid int, remove func()) {
 	t.Helper()
-	pid = start(t, "member", path).cmd.Process.Pid
+	pid = start(t, "member", path).Cmd.Process.Pid
 	putClaim(t, path, lock.LockInfo{PID: pid, CreatedAt: time.Now(), Cmd: "other program"})
 	return pid, func() { removeFile(t, path) }
 }
@@ -250,7 +250,7 @@ func TestAcquire_BareClaim(t *testing.T) {
 	<-waits // at the head: it has seen the lock file
 	second := beginAcquire(t, t.Context(), f)
 	other := start(t, "member", f.Path)
-	other.do("acquire", "waiting")
+	other.Do("acquire", "waiting")
 	remove()
 	held := getHeld(t, first)
 	if got := getClaim(t, f.Path); got.Nonce != held.Info().Nonce {
@@ -266,8 +266,8 @@ func TestAcquire_BareClaim(t *testing.T) {
 			o.held.Release()
 		}
 	}()
-	other.expect("held")
-	other.do("release", "released")
+	other.Expect("held")
+	other.Do("release", "released")
 	eventually(t, "the second is done", func() bool { return lock.QueueLen(f, false) == 0 })
 	wantFreeSoon(t, f)
 }

@@ -131,7 +131,7 @@ func TestAcquire_OneWaiter(t *testing.T) {
 	f := queued(t)
 	const n = 1000
 	other := start(t, "member", f.Path)
-	other.do("acquire", "held")
+	other.Do("acquire", "held")
 	goroutines := runtime.NumGoroutine()
 	memory := inUse()
 
@@ -157,16 +157,16 @@ func TestAcquire_OneWaiter(t *testing.T) {
 	cancel()
 	for range n {
 		err := <-errs
-		if locked := asLocked(t, err); !errors.Is(err, context.Canceled) || locked.Info == nil || locked.Info.PID != other.cmd.Process.Pid {
+		if locked := asLocked(t, err); !errors.Is(err, context.Canceled) || locked.Info == nil || locked.Info.PID != other.Cmd.Process.Pid {
 			t.Fatalf("gave up with %v", err)
 		}
 	}
 	t.Logf("%d waiters gave up in %v", n, time.Since(begin))
 	// The holder is still there, and so is the one wait in the kernel.
-	other.do("release", "released")
+	other.Do("release", "released")
 	wantFree(t, f.Path)
 	eventually(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= goroutines })
-	other.do("try", "held")
+	other.Do("try", "held")
 }
 
 // TestAcquire_ParkedAreBounded: waiting for many locks takes no more than
@@ -232,7 +232,7 @@ func TestAcquire_AdoptsWait(t *testing.T) {
 	first := beginAcquire(t, ctx, f)
 	parkedIs(t, 1)
 	other := start(t, "member", f.Path)
-	other.do("acquire", "waiting")
+	other.Do("acquire", "waiting")
 	cancel()
 	if err := get(t, first).err; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -245,8 +245,8 @@ func TestAcquire_AdoptsWait(t *testing.T) {
 	held = getHeld(t, second)
 	parkedIs(t, 0)
 	letGo(t, held)
-	other.expect("held")
-	other.do("release", "released")
+	other.Expect("held")
+	other.Do("release", "released")
 	wantFree(t, f.Path)
 }
 
