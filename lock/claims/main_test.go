@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,12 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/claims"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
-
-// roleVar tells the test binary to play a part instead of running tests.
-const roleVar = "HOLDFAST_TEST_ROLE"
 
 // roles read orders from standard input, a line each, and answer on standard
 // output, a line each.
@@ -31,12 +27,13 @@ var roles = map[string]func(dir string, orders *bufio.Scanner){
 }
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
-		roles[role](os.Getenv("HOLDFAST_TEST_DIR"), bufio.NewScanner(os.Stdin))
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	testkit.Main(m, func(role string, args []string) { roles[role](args[0], bufio.NewScanner(os.Stdin)) })
 }
+
+var (
+	play   = testkit.Start
+	exists = testkit.Exists
+)
 
 // agent does what it is told, at the fixed time, or as much later as it is told.
 func agent(dir string, orders *bufio.Scanner) {
@@ -70,61 +67,6 @@ func agent(dir string, orders *bufio.Scanner) {
 			fmt.Println("error:", err)
 		}
 	}
-}
-
-// child is a process that plays a role.
-type child struct {
-	t       *testing.T
-	cmd     *exec.Cmd
-	orders  io.WriteCloser
-	answers *bufio.Scanner
-}
-
-// play starts a process, prepared by prepare, if that is given.
-func play(t *testing.T, role, dir string, prepare ...func(*exec.Cmd)) *child {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{t: t, cmd: exec.Command(exe)}
-	c.cmd.Env = append(os.Environ(), roleVar+"="+role, "HOLDFAST_TEST_DIR="+dir)
-	c.cmd.Stderr = os.Stderr
-	for _, p := range prepare {
-		p(c.cmd)
-	}
-	if c.orders, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.answers = bufio.NewScanner(out)
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.cmd.Process.Kill()
-		c.cmd.Wait()
-	})
-	return c
-}
-
-func (c *child) tell(order string) { fmt.Fprintln(c.orders, order) }
-
-func (c *child) hear() string {
-	c.t.Helper()
-	if !c.answers.Scan() {
-		c.t.Fatalf("the child is gone: %v", c.answers.Err())
-	}
-	return c.answers.Text()
-}
-
-func (c *child) ask(order string) string {
-	c.t.Helper()
-	c.tell(order)
-	return c.hear()
 }
 
 // start is when the clocks of these tests begin.
@@ -190,11 +132,6 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // appendRaw appends an event as another program would.

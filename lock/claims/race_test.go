@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/claims"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
@@ -123,11 +124,11 @@ func TestClaimantProcesses(t *testing.T) {
 	dir, _, _ := proof(t)
 	agents := agents(t, dir, 10)
 	for i, a := range agents {
-		a.tell(fmt.Sprintf("claim 1 agent-%d", i))
+		a.Order(fmt.Sprintf("claim 1 agent-%d", i))
 	}
 	var winners []string
 	for i, a := range agents {
-		switch answer := a.hear(); answer {
+		switch answer := a.Answer(); answer {
 		case "ok 0":
 			winners = append(winners, fmt.Sprintf("acquired 1 agent-%d", i))
 		case "claimed":
@@ -142,12 +143,12 @@ func TestClaimantProcesses(t *testing.T) {
 }
 
 // agents are processes that have replayed the ledger.
-func agents(t *testing.T, dir string, n int) (all []*child) {
+func agents(t *testing.T, dir string, n int) (all []*testkit.Child) {
 	for range n {
 		all = append(all, play(t, "agent", dir))
 	}
 	for _, a := range all {
-		if answer := a.ask("look"); answer != "ok 0" {
+		if answer := a.Say("look"); answer != "ok 0" {
 			t.Fatal(answer)
 		}
 	}
@@ -206,15 +207,15 @@ func TestReapers(t *testing.T) {
 		dir, _ := stage(t)
 		agents := agents(t, dir, 3)
 		for _, a := range agents {
-			a.ask("later 5m")
+			a.Say("later 5m")
 		}
 		for _, a := range agents {
-			a.tell("reap")
+			a.Order("reap")
 		}
 		total := 0
 		for _, a := range agents {
 			var n int
-			if answer := a.hear(); !strings.HasPrefix(answer, "ok ") {
+			if answer := a.Answer(); !strings.HasPrefix(answer, "ok ") {
 				t.Error(answer)
 			} else {
 				fmt.Sscanf(answer, "ok %d", &n)

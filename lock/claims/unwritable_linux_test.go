@@ -1,51 +1,42 @@
 package claims_test
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/claims"
 )
 
+func init() {
+	roles["nobody"] = func(dir string, orders *bufio.Scanner) {
+		if err := testkit.BecomeNobody(); err != nil {
+			fmt.Println("error:", err)
+		}
+		agent(dir, orders)
+	}
+}
+
 // unprivileged starts an agent that is bound by the modes of files, in a folder that
 // it can reach.
-func unprivileged(t *testing.T) (dir string, a *child) {
+func unprivileged(t *testing.T) (dir string, a *testkit.Child) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to start a process as another user")
-	}
-	dir, err := os.MkdirTemp("/tmp", "claims")
+	top, err := os.MkdirTemp("", "claims")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	exe := filepath.Join(dir, "agent") // the test binary lies where only we can reach it
-	binary, err := os.Executable()
-	if err != nil {
+	t.Cleanup(func() { os.RemoveAll(top) })
+	dir = filepath.Join(top, "proof")
+	if err := errors.Join(os.Chmod(top, 0o755), os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Umask(syscall.Umask(0o022))
-	data, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(exe, data, 0o755), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	dir = filepath.Join(dir, "proof")
-	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	return dir, play(t, "agent", dir, func(cmd *exec.Cmd) {
-		cmd.Path, cmd.Dir = exe, "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	})
+	return dir, play(t, "nobody", dir)
 }
 
 // TestLocksNotWritable: where the files can't follow, a change stands, and says so;
@@ -54,7 +45,7 @@ func TestLocksNotWritable(t *testing.T) {
 	dir, a := unprivileged(t)
 	locks := filepath.Join(dir, "locks")
 	for _, order := range []string{"claim 1 a", "claim 2 a"} {
-		if answer := a.ask(order); answer != "ok 0" {
+		if answer := a.Say(order); answer != "ok 0" {
 			t.Fatalf("%s: %s", order, answer)
 		}
 	}
@@ -69,7 +60,7 @@ func TestLocksNotWritable(t *testing.T) {
 		{"later 5m", "ok 0"},
 		{"claim 2 b", "files"}, // reaps the expired one
 	} {
-		if answer := a.ask(step.order); answer != step.want {
+		if answer := a.Say(step.order); answer != step.want {
 			t.Errorf("%s: %s, want %s", step.order, answer, step.want)
 		}
 	}
@@ -82,7 +73,7 @@ func TestLocksNotWritable(t *testing.T) {
 	if err := os.Chmod(locks, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if answer := a.ask("claim 1 b"); answer != "ok 0" {
+	if answer := a.Say("claim 1 b"); answer != "ok 0" {
 		t.Errorf("the next claim: %s", answer)
 	}
 	wantStory(t, dir, append(want, "acquired 1 b")...)
@@ -95,25 +86,25 @@ func TestLocksNotWritable(t *testing.T) {
 // claims can be read.
 func TestFolderNotWritable(t *testing.T) {
 	dir, a := unprivileged(t)
-	if answer := a.ask("claim 1 a"); answer != "ok 0" {
+	if answer := a.Say("claim 1 a"); answer != "ok 0" {
 		t.Fatal(answer)
 	}
 	if err := errors.Join(os.Chmod(filepath.Join(dir, "ledger"), 0o555), os.Chmod(filepath.Join(dir, "locks"), 0o555)); err != nil {
 		t.Fatal(err)
 	}
 	for _, order := range []string{"claim 2 a", "release 1 a"} {
-		if answer := a.ask(order); !strings.HasPrefix(answer, "error:") {
+		if answer := a.Say(order); !strings.HasPrefix(answer, "error:") {
 			t.Errorf("%s: %s", order, answer)
 		}
 	}
-	if answer := a.ask("look"); answer != "ok 0" {
+	if answer := a.Say("look"); answer != "ok 0" {
 		t.Errorf("look: %s", answer)
 	}
 	wantStory(t, dir, "acquired 1 a")
 	if err := os.Chmod(filepath.Join(dir, "locks"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if answer := a.ask("look"); !strings.HasPrefix(answer, "error:") {
+	if answer := a.Say("look"); !strings.HasPrefix(answer, "error:") {
 		t.Errorf("look where the files can't be seen: %s", answer)
 	}
 }

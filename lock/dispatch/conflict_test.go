@@ -17,15 +17,15 @@ import (
 func TestAcquire_CreateExclusive(t *testing.T) {
 	dir := t.TempDir()
 	holder := startChild(t, dir)
-	nonce, ok := strings.CutPrefix(holder.tell(id), "claimed ")
+	nonce, ok := strings.CutPrefix(holder.Say(id), "claimed ")
 	if !ok {
 		t.Fatal("not claimed")
 	}
 	c := conflict(t, dir)
-	if c.Holder == nil || c.Holder.Nonce != nonce || c.Holder.PID != holder.cmd.Process.Pid {
+	if c.Holder == nil || c.Holder.Nonce != nonce || c.Holder.PID != holder.Cmd.Process.Pid {
 		t.Errorf("holder is %+v, want %s", c.Holder, nonce)
 	}
-	if said := startChild(t, dir).tell(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
+	if said := startChild(t, dir).Say(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
 		t.Errorf("a third process: %s", said)
 	}
 	free, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), other)
@@ -34,12 +34,12 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 	}
 	release(t, free, dispatch.OutcomeReleased)
 
-	if said := holder.tell("release"); said != "released <nil>" {
+	if said := holder.Say("release"); said != "released <nil>" {
 		t.Fatal(said)
 	}
 	mine := acquire(t, dir)
 	conflict(t, dir) // within one process as well
-	if said := holder.tell(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
+	if said := holder.Say(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
 		t.Errorf("the process that had it before: %s", said)
 	}
 	release(t, mine, dispatch.OutcomeReleased)
@@ -49,7 +49,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 // stays its process's, whoever made it.
 func TestAcquire_NoStealByAge(t *testing.T) {
 	dir := t.TempDir()
-	live := startChild(t, t.TempDir()).cmd.Process.Pid
+	live := startChild(t, t.TempDir()).Cmd.Process.Pid
 	put(t, lockPath(dir), foreign(t, fields{"pid": live}))
 	age(t, lockPath(dir))
 	c := conflict(t, dir)
@@ -69,8 +69,8 @@ func TestAcquire_ReclaimsSameHostAndNoSuchProcess(t *testing.T) {
 
 	// The pid of a process that was there, and is not any more.
 	gone := startChild(t, t.TempDir())
-	gone.kill()
-	put(t, lockPath(dir), foreign(t, fields{"pid": gone.cmd.Process.Pid}))
+	gone.Kill()
+	put(t, lockPath(dir), foreign(t, fields{"pid": gone.Cmd.Process.Pid}))
 	taken(t, dir)
 }
 
@@ -173,7 +173,7 @@ func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
 // TestAcquire_FurtherFields: what else is in another program's claim means nothing: neither
 // that it is corrupt, nor that its process is another one.
 func TestAcquire_FurtherFields(t *testing.T) {
-	live := startChild(t, t.TempDir()).cmd.Process.Pid
+	live := startChild(t, t.TempDir()).Cmd.Process.Pid
 	for _, further := range []fields{
 		{"pidfd": 77}, {"start": 1}, {"start": "x"}, {"cmd": 7}, {"mode": 1}, {"created_at": "junk"}, {"created_at": 7},
 		{"boot_id": "another"}, {"released": true}, {"holdfast": 1}, {"holdfast": "x", "released": true}, {"kernel_lock": "ext4:1:2"},

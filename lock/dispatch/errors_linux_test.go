@@ -1,67 +1,20 @@
 package dispatch_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 )
-
-const childVar = "HOLDFAST_TEST_CHILD"
-
-// inChild runs the calling test once more, in a process of its own, and reports
-// whether this is that process.
-func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
-	t.Helper()
-	if os.Getenv(childVar) == t.Name() {
-		return true
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), childVar+"="+t.Name())
-	cmd.SysProcAttr = attr
-	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Errorf("in the child: %v\n%s", err, out)
-	}
-	return false
-}
-
-func needsRoot(t *testing.T, what string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to ", what)
-	}
-}
-
-// asNobody is inChild without root's rights; in place where there are none.
-func asNobody(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return true
-	}
-	if !inChild(t, nil) {
-		return false
-	}
-	const nobody = 65534
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
-		t.Fatal(err)
-	}
-	return true
-}
 
 // wantSystemError is that an error is the system's, and no conflict.
 func wantSystemError(t *testing.T, locks dispatch.Locks, want ...error) {
@@ -87,8 +40,8 @@ func wantSystemError(t *testing.T, locks dispatch.Locks, want ...error) {
 // TestAcquire_NotPermittedIsNotDead: a process that may not be signalled lives. (The
 // process with pid 1 is root's, and this one is nobody's.)
 func TestAcquire_NotPermittedIsNotDead(t *testing.T) {
-	needsRoot(t, "become somebody who may not signal another's process")
-	if !asNobody(t) {
+	testkit.NeedsRoot(t, "become somebody who may not signal another's process")
+	if !testkit.AsNobody(t) {
 		return
 	}
 	if err := syscall.Kill(1, 0); err != syscall.EPERM {
@@ -169,7 +122,7 @@ func TestAcquire_ValidID(t *testing.T) {
 
 // TestAcquire_IOErrorIsNoConflict: what the system refuses is told as that.
 func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
-	if !asNobody(t) {
+	if !testkit.AsNobody(t) {
 		return
 	}
 	t.Run("a folder that can't be written", func(t *testing.T) {
@@ -224,8 +177,8 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 // TestAcquire_WriteFails: a claim that can't be written is removed again, and leaves
 // the id free, or the dead claim as it was; no marker stays.
 func TestAcquire_WriteFails(t *testing.T) {
-	needsRoot(t, "mount a small filesystem")
-	if !inChild(t, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}) {
+	testkit.NeedsRoot(t, "mount a small filesystem")
+	if !testkit.InChild(t, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}) {
 		return
 	}
 	dir := t.TempDir()
@@ -259,7 +212,7 @@ func TestAcquire_WriteFails(t *testing.T) {
 // TestRelease_Fails: a claim whose file can't be removed is given up all the same, and
 // taken over by the next one who may.
 func TestRelease_Fails(t *testing.T) {
-	if !asNobody(t) {
+	if !testkit.AsNobody(t) {
 		return
 	}
 	dir := t.TempDir()

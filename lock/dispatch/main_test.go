@@ -7,15 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 )
@@ -29,15 +28,8 @@ const (
 // noSuchPID is beyond all that any kernel gives.
 const noSuchPID = 1<<31 - 2
 
-// roleVar tells the test binary to claim, instead of running tests.
-const roleVar = "HOLDFAST_TEST_ROLE"
-
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(roleVar); dir != "" {
-		claimAsTold(dispatch.Locks{Dir: dir})
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	testkit.Main(m, func(_ string, args []string) { claimAsTold(dispatch.Locks{Dir: args[0]}) })
 }
 
 // claimAsTold reads orders from standard input and answers each with a line.
@@ -58,63 +50,17 @@ func claimAsTold(locks dispatch.Locks) {
 	}
 }
 
-// child is another process that claims.
-type child struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	orders io.Writer
-	lines  *bufio.Scanner
-}
-
-func startChild(t *testing.T, dir string) *child {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{t: t, cmd: exec.Command(exe)}
-	c.cmd.Env = append(os.Environ(), roleVar+"="+dir)
-	c.cmd.Stderr = os.Stderr
-	if c.orders, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.lines = bufio.NewScanner(out)
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.kill)
-	return c
-}
-
-// tell gives an order, and returns the answer.
-func (c *child) tell(order string) string {
-	c.t.Helper()
-	if _, err := fmt.Fprintln(c.orders, order); err != nil {
-		c.t.Fatal(err)
-	}
-	if !c.lines.Scan() {
-		c.t.Fatalf("child went away without an answer to %q (%v)", order, c.lines.Err())
-	}
-	return c.lines.Text()
-}
-
-func (c *child) kill() {
-	c.cmd.Process.Kill()
-	c.cmd.Wait()
-}
+// startChild starts another process that claims.
+func startChild(t *testing.T, dir string) *testkit.Child { return testkit.Start(t, "claimer", dir) }
 
 // died has a process claim the id, be killed, and be gone. Its claim stays.
 func died(t *testing.T, dir string) {
 	t.Helper()
 	c := startChild(t, dir)
-	if said := c.tell(id); !strings.HasPrefix(said, "claimed ") {
+	if said := c.Say(id); !strings.HasPrefix(said, "claimed ") {
 		t.Fatal(said)
 	}
-	c.kill()
+	c.Kill()
 }
 
 // fields are those of a claim of another program.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 	"github.com/holdfast-go/holdfast/platform"
@@ -79,7 +79,7 @@ func TestReclaim_Killed(t *testing.T) {
 // TestReclaim_PIDUsedAgain: with the kernel lock beside the claim, a pid that was
 // given to another process, which lives, does not keep the id for ever.
 func TestReclaim_PIDUsedAgain(t *testing.T) {
-	live := startChild(t, t.TempDir()).cmd.Process.Pid
+	live := startChild(t, t.TempDir()).Cmd.Process.Pid
 
 	// By the kernel lock: nothing but the pid tells of a process, and that one lives.
 	dir := t.TempDir()
@@ -112,27 +112,12 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 func TestReclaim_LiveHolderKeepsIt(t *testing.T) {
 	dir := t.TempDir()
 	holder := startChild(t, dir)
-	holder.tell(id)
+	holder.Say(id)
 	if err := os.Remove(lockPath(dir) + ".flock"); err != nil {
 		t.Fatal(err)
 	}
-	if c := conflict(t, dir); c.Holder == nil || c.Holder.PID != holder.cmd.Process.Pid {
+	if c := conflict(t, dir); c.Holder == nil || c.Holder.PID != holder.Cmd.Process.Pid {
 		t.Errorf("holder is %+v", c.Holder)
-	}
-}
-
-// needsLeases skips where nobody can tell whether a file is open.
-func needsLeases(t *testing.T) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	put(t, path, nil)
-	f, err := platform.Open(path, os.O_RDONLY)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.BeingWritten(); err != nil {
-		t.Skip("needs leases, to tell whether somebody has a file open: ", err)
 	}
 }
 
@@ -169,7 +154,7 @@ func TestReclaim_MarkerOfTheDead(t *testing.T) {
 		})
 	}
 	t.Run("another program's", func(t *testing.T) {
-		needsLeases(t)
+		testkit.NeedsLeases(t)
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, nil))
 		put(t, marker(dir), nil)
@@ -177,7 +162,7 @@ func TestReclaim_MarkerOfTheDead(t *testing.T) {
 		taken(t, dir)
 	})
 	t.Run("another program's, for a claim of ours", func(t *testing.T) {
-		needsLeases(t)
+		testkit.NeedsLeases(t)
 		dir := t.TempDir()
 		died(t, dir)
 		put(t, marker(dir), nil)
@@ -200,7 +185,7 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 		}
 	}
 	t.Run("empty, open for writing", func(t *testing.T) {
-		needsLeases(t)
+		testkit.NeedsLeases(t)
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, nil))
 		// What another program does: created, and kept open.
@@ -218,7 +203,7 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 	t.Run("a live process's claim", func(t *testing.T) {
 		dir := t.TempDir()
 		holder := startChild(t, dir)
-		holder.tell(id)
+		holder.Say(id)
 		if err := os.Rename(lockPath(dir), marker(dir)); err != nil {
 			t.Fatal(err)
 		}

@@ -137,12 +137,12 @@ func TestBatch_Killed(t *testing.T) {
 	for hits := 0; hits < 5; {
 		// In a new folder, as the role counts from 1.
 		l.Dir = t.TempDir()
-		c := start(t, "batcher", l.Dir)
+		c, _ := start(t, "batcher", l.Dir)
 		eventually(t, "a batch is decided", func() bool {
 			_, err := os.Lstat(at(l, ".batch"))
 			return err == nil
 		})
-		c.kill()
+		c.Kill()
 		if _, err := os.Lstat(at(l, ".batch")); err == nil {
 			hits++
 		}
@@ -235,7 +235,8 @@ func hideLast(l ledger.Ledger, size int, done chan struct{}) string {
 // when nobody has looked for long.
 func TestBatch_NotDecided(t *testing.T) {
 	l := filled(t, 1)
-	start(t, "drafter", l.Dir).kill()
+	c, _ := start(t, "drafter", l.Dir)
+	c.Kill()
 	write(t, l, ".event-af123.tmp", `"another program's"`)
 	must(t, l, "2", 2)
 	holds(t, l, "1", "2")

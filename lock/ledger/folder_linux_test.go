@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -33,7 +34,7 @@ func limited(dir string) error {
 
 // nobody reads, and appends, without any rights.
 func nobody(dir string) error {
-	if err := syscall.Setuid(65534); err != nil {
+	if err := testkit.BecomeNobody(); err != nil {
 		return err
 	}
 	l := ledger.Ledger{Dir: dir}
@@ -56,10 +57,10 @@ func nobody(dir string) error {
 // loses nothing.
 func TestAppend_NoRoom(t *testing.T) {
 	l := filled(t, 2)
-	c := start(t, "limited", l.Dir)
-	c.kill()
-	if strings.Count(c.line, "file too large") != 2 || !strings.Contains(c.line, at(l, ".event-")) {
-		t.Errorf("the errors: %s", c.line)
+	c, line := start(t, "limited", l.Dir)
+	c.Kill()
+	if strings.Count(line, "file too large") != 2 || !strings.Contains(line, at(l, ".event-")) {
+		t.Errorf("the errors: %s", line)
 	}
 	if got := files(t, l); got != "event-000001.json event-000002.json" {
 		t.Errorf("left behind: %s", got)
@@ -71,9 +72,7 @@ func TestAppend_NoRoom(t *testing.T) {
 // tmpfs mounts one of its own.
 func tmpfs(t *testing.T, options string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount a filesystem")
-	}
+	testkit.NeedsRoot(t, "mount a filesystem")
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, options); errors.Is(err, fs.ErrPermission) {
 		t.Skip("needs the right to mount a filesystem")
@@ -187,9 +186,7 @@ func TestAppend_ReadOnly(t *testing.T) {
 // TestAppend_NotPermitted: who may only read can read, and is told why it can't
 // append.
 func TestAppend_NotPermitted(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give up its rights")
-	}
+	testkit.NeedsRoot(t, "give up its rights")
 	defer syscall.Umask(syscall.Umask(0o022))
 	dir, err := os.MkdirTemp("", "ledger") // in no folder that only root may enter
 	if err != nil {
@@ -202,9 +199,9 @@ func TestAppend_NotPermitted(t *testing.T) {
 	l := ledger.Ledger{Dir: dir}
 	must(t, l, "1", 1)
 	must(t, l, "2", 2)
-	c := start(t, "nobody", dir)
-	if !strings.HasPrefix(c.line, "read 2 of 2; ") || !strings.Contains(c.line, "permission denied") {
-		t.Errorf("nobody: %s", c.line)
+	_, line := start(t, "nobody", dir)
+	if !strings.HasPrefix(line, "read 2 of 2; ") || !strings.Contains(line, "permission denied") {
+		t.Errorf("nobody: %s", line)
 	}
 	holds(t, l, "1", "2")
 }

@@ -127,7 +127,7 @@ func TestAppend_OthersLock(t *testing.T) {
 // TestAppend_Cancelled: a wait ends with its context, and nothing was appended.
 func TestAppend_Cancelled(t *testing.T) {
 	l := filled(t, 1)
-	c := start(t, "holder", l.Dir)
+	c, _ := start(t, "holder", l.Dir)
 	ctx, cancel := context.WithCancelCause(background)
 	cause := errors.New("enough")
 	l.Observer = observer(func(e lock.Event) {
@@ -140,7 +140,7 @@ func TestAppend_Cancelled(t *testing.T) {
 	complains(t, err, cause)
 	_, err = l.Append(ctx, []byte("2"))
 	complains(t, err, context.Canceled)
-	c.kill()
+	c.Kill()
 	holds(t, l, "1", `"held"`)
 }
 
@@ -148,11 +148,11 @@ func TestAppend_Cancelled(t *testing.T) {
 // waiting.
 func TestAppend_DeadHolder(t *testing.T) {
 	l := fresh(t)
-	c := start(t, "holder", l.Dir)
+	c, _ := start(t, "holder", l.Dir)
 	l.Timeout = time.Millisecond
 	_, err := l.Append(background, []byte("2"))
 	complains(t, err, lock.ErrTimeout, `"holder"`)
-	c.kill()
+	c.Kill()
 	l.Timeout = 0
 	var seen []lock.EventKind
 	l.Observer = observer(func(e lock.Event) { seen = append(seen, e.Kind) })

@@ -1,25 +1,21 @@
 package ledger_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
-
-// roleVar tells the test binary to play a part instead of running tests.
-const roleVar = "HOLDFAST_TEST_ROLE"
 
 // roles say a line when they are where they were to get, and then do nothing more.
 var roles = map[string]func(dir string) error{
@@ -29,14 +25,21 @@ var roles = map[string]func(dir string) error{
 }
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
-		if err := roles[role](os.Getenv("HOLDFAST_TEST_DIR")); err != nil {
+	testkit.Main(m, func(role string, args []string) {
+		if err := roles[role](args[0]); err != nil {
 			fmt.Println(err)
 		}
-		select {}
-	}
-	os.Exit(m.Run())
+		forever()
+	})
 }
+
+// forever is until the test ends.
+func forever() error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+var eventually = testkit.Eventually
 
 // holder appends an event, and keeps the lock.
 func holder(dir string) error {
@@ -45,7 +48,7 @@ func holder(dir string) error {
 			return err
 		}
 		fmt.Println("held")
-		select {}
+		return forever()
 	})
 }
 
@@ -59,7 +62,7 @@ func drafter(dir string) error {
 			}
 		}
 		fmt.Println("drafted")
-		select {}
+		return forever()
 	})
 }
 
@@ -83,42 +86,11 @@ func numbered(n int64, count int) (events [][]byte) {
 	return events
 }
 
-// child is a process that plays a role.
-type child struct {
-	cmd *exec.Cmd
-	t   *testing.T
-	// line is the first that it said.
-	line string
-}
-
-func start(t *testing.T, role, dir string) *child {
+// start starts a process that plays a role, and returns the first line that it says.
+func start(t *testing.T, role, dir string) (c *testkit.Child, line string) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &child{cmd: exec.Command(exe), t: t}
-	c.cmd.Env = append(os.Environ(), roleVar+"="+role, "HOLDFAST_TEST_DIR="+dir)
-	c.cmd.Stderr = os.Stderr
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.kill)
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatalf("%s said nothing: %v", role, lines.Err())
-	}
-	c.line = lines.Text()
-	return c
-}
-
-func (c *child) kill() {
-	c.cmd.Process.Kill()
-	c.cmd.Wait()
+	c = testkit.Start(t, role, dir)
+	return c, c.Answer()
 }
 
 var background = context.Background()
@@ -213,16 +185,6 @@ func complains(t *testing.T, err, target error, want ...string) {
 	for _, w := range want {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("error %q does not say %q", err, w)
-		}
-	}
-}
-
-// eventually waits for a condition that is bound to come about.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came about: %s", what)
 		}
 	}
 }
