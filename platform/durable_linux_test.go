@@ -11,11 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 )
-
-// writerVar is the path that the role "writer" writes to.
-const writerVar = "HOLDFAST_PLATFORM_PATH"
 
 func init() { roles["writer"] = writer }
 
@@ -28,22 +26,19 @@ func writer() {
 			return
 		}
 	}
-	fmt.Print(platform.WriteDurably(os.Getenv(writerVar), []byte(strings.Repeat("x", 8192))))
+	fmt.Print(platform.WriteDurably(os.Getenv(pathVar), []byte(strings.Repeat("x", 8192))))
 }
 
 // writeAs has another process write, with certain rights.
 func writeAs(t *testing.T, path string, who *syscall.Credential, env ...string) string {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe)
+	cmd := testkit.Command(t, "writer")
 	if who != nil {
-		cmd = exec.Command(forAnybody(t))
+		cmd.Path = forAnybody(t)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 	}
-	cmd.Env = append(append(os.Environ(), roleVar+"=writer", writerVar+"="+path), env...)
+	cmd.Stderr = nil
+	cmd.Env = append(append(cmd.Env, pathVar+"="+path), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -92,9 +87,7 @@ func owned(t *testing.T, path string) (uid, gid uint32, mode fs.FileMode) {
 
 // TestWriteDurably_Owner: root gives the file to whom it belonged.
 func TestWriteDurably_Owner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give a file to another user")
-	}
+	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(t.TempDir(), "f")
 	const want = 0o750 | fs.ModeSetuid | fs.ModeSetgid
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, want)); err != nil {
@@ -111,9 +104,7 @@ func TestWriteDurably_Owner(t *testing.T) {
 // TestWriteDurably_OthersFile: who may write the file, but not give files away,
 // becomes the owner of the new one; the group stays, as its members may give it.
 func TestWriteDurably_OthersFile(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give a file to another user")
-	}
+	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(openFolder(t), "f")
 	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, 0o660)); err != nil {
 		t.Fatal(err)
@@ -129,9 +120,7 @@ func TestWriteDurably_OthersFile(t *testing.T) {
 // TestWriteDurably_OthersGroup: where the group can't be kept, ours gets no more than
 // everybody has.
 func TestWriteDurably_OthersGroup(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give a file to another user")
-	}
+	testkit.NeedsRoot(t, "give a file to another user")
 	for old, want := range map[fs.FileMode]fs.FileMode{0o660: 0o600, 0o674: 0o644, 0o606: 0o606} {
 		path := filepath.Join(openFolder(t), "f")
 		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 65534, 2345), os.Chmod(path, old)); err != nil {
@@ -149,9 +138,7 @@ func TestWriteDurably_OthersGroup(t *testing.T) {
 // TestWriteDurably_OthersProgram: rights to act as the file's owner are not turned
 // into rights to act as somebody else.
 func TestWriteDurably_OthersProgram(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give a file to another user")
-	}
+	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(openFolder(t), "f")
 	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345),
 		os.Chmod(path, 0o777|fs.ModeSetuid|fs.ModeSetgid)); err != nil {
@@ -166,9 +153,7 @@ func TestWriteDurably_OthersProgram(t *testing.T) {
 }
 
 func TestWriteDurably_NoPermission(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become somebody else")
-	}
+	testkit.NeedsRoot(t, "become somebody else")
 	dir := openFolder(t)
 	path := filepath.Join(dir, "f")
 	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o666), os.Chmod(dir, 0o755)); err != nil {
@@ -219,10 +204,6 @@ func TestWriteDurably_SystemCalls(t *testing.T) {
 	if err != nil {
 		t.Skip("needs strace, to see the system calls")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const created = "/.f.holdfast-tmp\", O_WRONLY|O_CREAT|O_EXCL|O_CLOEXEC, "
 	written := []string{"write(", "/.f.holdfast-tmp>, \"xxx", "fsync(", "/.f.holdfast-tmp>", "rename", "fsync("}
 	for _, test := range []struct {
@@ -241,9 +222,9 @@ func TestWriteDurably_SystemCalls(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			trace := filepath.Join(t.TempDir(), "trace")
-			cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=openat,write,fchmod,fsync,rename,renameat,renameat2", exe)
-			cmd.Env = append(os.Environ(), roleVar+"=writer", writerVar+"="+path)
+			trace, writer := filepath.Join(t.TempDir(), "trace"), testkit.Command(t, "writer")
+			cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=openat,write,fchmod,fsync,rename,renameat,renameat2", writer.Path)
+			cmd.Env = append(writer.Env, pathVar+"="+path)
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "<nil>") {
 				t.Skipf("strace: %v: %s", err, out)
 			}

@@ -1,16 +1,15 @@
 package platform_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -86,14 +85,7 @@ func TestOpen_NotAFile(t *testing.T) {
 
 // TestOpen_NotPermitted: to lock a file one need not be allowed to write it.
 func TestOpen_NotPermitted(t *testing.T) {
-	if os.Geteuid() == 0 {
-		// Permissions do not bind root. Run this test as somebody else.
-		cmd := exec.Command(forAnybody(t), "-test.run=^TestOpen_NotPermitted$", "-test.v")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
-		cmd.Dir = "/"
-		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-			t.Errorf("as another user: %v\n%s", err, out)
-		}
+	if !testkit.AsNobody(t) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "file")

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 	"golang.org/x/sys/unix"
 )
@@ -106,15 +107,8 @@ func TestOpen_Leased(t *testing.T) {
 
 // The turnstile.
 
-func needsTurnstile(t *testing.T) {
-	t.Helper()
-	if !platform.HasTurnstile() {
-		t.Skip("needs turnstiles: Linux 3.15, for locks of open files")
-	}
-}
-
 func TestTurnstile(t *testing.T) {
-	needsTurnstile(t)
+	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	first, second := open(t, path), open(t, path)
 	taken := func(f *platform.File, want bool, when string) {
@@ -162,7 +156,7 @@ func TestTurnstile(t *testing.T) {
 
 // TestTurnstile_LeftWhileWaiting: whoever waits for the lock may leave the turnstile.
 func TestTurnstile_LeftWhileWaiting(t *testing.T) {
-	needsTurnstile(t)
+	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	holder, waiter, next := locked(t, path, platform.Exclusive), open(t, path), open(t, path)
 	if err := waiter.TryTurnstile(); err != nil {
@@ -183,7 +177,7 @@ func TestTurnstile_LeftWhileWaiting(t *testing.T) {
 }
 
 func TestHasByteLock(t *testing.T) {
-	needsTurnstile(t)
+	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	f, other := open(t, path), open(t, path)
 	if f.HasByteLock() {

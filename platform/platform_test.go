@@ -9,47 +9,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 )
-
-// roleVar tells the test binary to play a part instead of running tests.
-const roleVar = "HOLDFAST_PLATFORM_ROLE"
 
 // roles are filled by the files per system.
 var roles = map[string]func(){}
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
-		roles[role]()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
+	testkit.Main(m, func(role string, _ []string) { roles[role]() })
 }
 
-// patience bounds what must not hang; nothing is expected to take this long.
-const patience = time.Minute
-
-func promptly(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("%s hangs", what)
-	}
-}
-
-func needsKernelLocks(t *testing.T) {
-	t.Helper()
-	f := open(t, filepath.Join(t.TempDir(), "probe"))
-	if err := f.TryLock(platform.Exclusive); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("needs a system with kernel locks")
-	}
-}
+var (
+	promptly         = testkit.Promptly
+	needsKernelLocks = testkit.NeedsKernelLocks
+)
 
 // open opens a file, or makes it, for the time of the test.
 func open(t *testing.T, path string) *platform.File {

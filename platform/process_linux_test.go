@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -24,7 +24,7 @@ func init() {
 	roles["wait"] = func() { sayAndWait(platform.Self()) }
 	roles["nobody"] = nobody
 	roles["no files"] = noFiles
-	if os.Getenv(roleVar) == "leaderless" {
+	if testkit.Role() == "leaderless" {
 		leaderless()
 	}
 }
@@ -50,7 +50,7 @@ func leaderless() {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
-			if state(stat) == 'Z' {
+			if bytes.Contains(stat, []byte(") Z ")) {
 				break
 			}
 			time.Sleep(time.Millisecond)
@@ -62,54 +62,14 @@ func leaderless() {
 	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
-func state(stat []byte) byte { return bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])[0] }
-
-func stateOf(pid int) byte {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	return state(stat)
-}
-
 // playRole starts a child in a role, and reads what it says into v.
 func playRole(t *testing.T, role string, v any) (child *exec.Cmd, end func()) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	c := testkit.Start(t, role)
+	if line := c.Answer(); json.Unmarshal([]byte(line), v) != nil {
+		t.Fatalf("role %q said %q", role, line)
 	}
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), roleVar+"="+role)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	promptly(t, "the child", func() {
-		line, _ := bufio.NewReader(out).ReadBytes('\n')
-		if err := json.Unmarshal(line, v); err != nil {
-			t.Errorf("role %q said %q: %v", role, line, err)
-		}
-	})
-	if t.Failed() {
-		t.FailNow()
-	}
-	return cmd, func() {
-		in.Close()
-		cmd.Wait()
-	}
+	return c.Cmd, c.End
 }
 
 func wantLiveness(t *testing.T, when string, p platform.Process, want platform.Liveness) {
@@ -152,7 +112,7 @@ func TestProbe_Life(t *testing.T) {
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the child stops", func() bool { return stateOf(p.PID) == 'T' })
+	testkit.Eventually(t, "the child stops", func() bool { return testkit.State(p.PID) == 'T' })
 	for how, id := range all {
 		wantLiveness(t, "stopped, "+how, id, alive(how))
 	}
@@ -160,11 +120,11 @@ func TestProbe_Life(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if l := platform.AwaitExit(context.Background(), p, patience); l != platform.Gone {
+	if l := platform.AwaitExit(context.Background(), p, testkit.Patience); l != platform.Gone {
 		t.Errorf("killed: %d, want Gone", l)
 	}
 	// It has been told that no thread works any more, and may take a while to end.
-	eventually(t, "the child is a zombie", func() bool { return stateOf(p.PID) == 'Z' && platform.Probe(p) == platform.Gone })
+	testkit.Eventually(t, "the child is a zombie", func() bool { return testkit.State(p.PID) == 'Z' && platform.Probe(p) == platform.Gone })
 	if err := syscall.Kill(p.PID, 0); err != nil {
 		t.Errorf("a zombie answers: %v", err)
 	}
@@ -277,7 +237,7 @@ func TestProbe_Thread(t *testing.T) {
 func TestProbe_FirstThreadGone(t *testing.T) {
 	var p platform.Process
 	child, end := playRole(t, "leaderless", &p)
-	if s := stateOf(child.Process.Pid); s != 'Z' {
+	if s := testkit.State(child.Process.Pid); s != 'Z' {
 		t.Fatalf("state is %c, want Z", s)
 	}
 	for how, id := range identities(p) {
@@ -291,15 +251,11 @@ func TestProbe_FirstThreadGone(t *testing.T) {
 	wantLiveness(t, "ended", p, platform.Gone)
 }
 
-const nobodyID = 65534
-
 // nobody looks at process 1, which it may not signal.
 func nobody() {
-	if os.Geteuid() == 0 {
-		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobodyID), syscall.Setuid(nobodyID)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+	if err := testkit.BecomeNobody(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	// A start time that is certainly not its own.
 	other := platform.Process{PID: 1, Start: 1 << 60, TimeNamespace: platform.Self().TimeNamespace}
@@ -412,15 +368,6 @@ func TestBegan(t *testing.T) {
 	for _, pid := range []int{0, -1, -1 << 31} {
 		if _, known := platform.Began(pid); known {
 			t.Errorf("pid %d began", pid)
-		}
-	}
-}
-
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -47,14 +48,6 @@ func mapAndStay() {
 		os.Exit(1)
 	}
 	sayAndWait("mapped")
-}
-
-func needsLeases(t *testing.T) {
-	t.Helper()
-	f := open(t, filepath.Join(t.TempDir(), "file"))
-	if _, err := f.BeingWritten(); errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("needs a system, and a filesystem, with leases")
-	}
 }
 
 func beingWritten(path string) (bool, error) {
@@ -97,7 +90,7 @@ func filesystems(t *testing.T) map[string]string {
 // TestBeingWritten: only who has the file open for writing counts, in whatever
 // process, and only as long.
 func TestBeingWritten(t *testing.T) {
-	needsLeases(t)
+	testkit.NeedsLeases(t)
 	for kind, dir := range filesystems(t) {
 		t.Run(kind, func(t *testing.T) {
 			path := filepath.Join(dir, "file")
@@ -136,7 +129,7 @@ func TestBeingWritten(t *testing.T) {
 // TestBeingWritten_WriterKilled: what a process that was killed had open, is open no
 // more.
 func TestBeingWritten_WriterKilled(t *testing.T) {
-	needsLeases(t)
+	testkit.NeedsLeases(t)
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -153,7 +146,7 @@ func TestBeingWritten_WriterKilled(t *testing.T) {
 // TestBeingWritten_LeavesNothing: the question hinders nobody who opens the file
 // afterwards, or meanwhile, and leaves nothing open.
 func TestBeingWritten_LeavesNothing(t *testing.T) {
-	needsLeases(t)
+	testkit.NeedsLeases(t)
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ type Child struct {
 	Cmd *exec.Cmd
 
 	t      testing.TB
-	orders io.Writer
+	orders io.WriteCloser
 	lines  chan string // closed when it says no more
 }
 
@@ -64,11 +64,10 @@ func Start(t testing.TB, role string, args ...string) *Child {
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Child {
 	t.Helper()
 	c := &Child{Cmd: cmd, t: t, lines: make(chan string)}
-	in, err := cmd.StdinPipe()
-	if err != nil {
+	var err error
+	if c.orders, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	c.orders = in
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +96,12 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Child {
 // Kill ends the child with SIGKILL, and waits until it has gone.
 func (c *Child) Kill() {
 	c.Cmd.Process.Kill()
+	c.Cmd.Wait()
+}
+
+// End closes the child's input, and waits until it has gone.
+func (c *Child) End() {
+	c.orders.Close()
 	c.Cmd.Wait()
 }
 
