@@ -69,7 +69,7 @@ func playRole(t *testing.T, role string, v any) (child *exec.Cmd, end func()) {
 	if line := c.Answer(); json.Unmarshal([]byte(line), v) != nil {
 		t.Fatalf("role %q said %q", role, line)
 	}
-	return c.Cmd, c.End
+	return c.Cmd, func() { _ = c.End() }
 }
 
 func wantLiveness(t *testing.T, when string, p platform.Process, want platform.Liveness) {

@@ -1,16 +1,17 @@
 package tests
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -32,9 +33,7 @@ func hold(args []string) error {
 // pid 1. (By pid alone the second sees itself alive in the first's claim, or sees
 // the first's claim as its own.)
 func TestContainersBothPID1(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make pid namespaces")
-	}
+	testkit.NeedsRoot(t, "make pid namespaces")
 	path := filepath.Join(t.TempDir(), ".lock")
 	first, said := container(t, path)
 	if said != "held by pid 1" {
@@ -47,8 +46,7 @@ func TestContainersBothPID1(t *testing.T) {
 		t.Errorf("status from outside: exit %d, want 3: %s", code, out)
 	}
 
-	first.Process.Kill()
-	first.Wait()
+	first.Kill()
 	// Now pid 1 of another container is alive, and so is ours; neither is it.
 	if code, out := run(t, holdfast, "status", path); code != 4 {
 		t.Errorf("status after the holder's death: exit %d, want 4: %s", code, out)
@@ -62,10 +60,8 @@ func TestContainersBothPID1(t *testing.T) {
 // least of all if it has no /proc to say who it is. Its lock file answers for it, with the
 // sibling or without, and tells when it has died.
 func TestContainerOutlivesSibling(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make pid namespaces")
-	}
-	for name, start := range map[string]func(*testing.T, string) (*exec.Cmd, string){"container": container, "without /proc": sandbox} {
+	testkit.NeedsRoot(t, "make pid namespaces")
+	for name, start := range map[string]func(*testing.T, string) (*testkit.Child, string){"container": container, "without /proc": sandbox} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), ".lock")
 			holder, said := start(t, path)
@@ -83,8 +79,7 @@ func TestContainerOutlivesSibling(t *testing.T) {
 			if code, out := run(t, holdfast, "status", path); code != 3 {
 				t.Errorf("status from outside: exit %d, want 3: %s", code, out)
 			}
-			holder.Process.Kill()
-			holder.Wait()
+			holder.Kill()
 			held, err = f.TryAcquire(t.Context())
 			if err != nil {
 				t.Fatal("after its death: ", err)
@@ -99,25 +94,21 @@ func TestContainerOutlivesSibling(t *testing.T) {
 // TestContainerTakesOver: nor can a holder outside be probed from within; and when it has
 // died, it is replaced.
 func TestContainerTakesOver(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make pid namespaces")
-	}
+	testkit.NeedsRoot(t, "make pid namespaces")
 	path := filepath.Join(t.TempDir(), ".lock")
-	outside := play(t, "hold", path)
-	background(t, outside)
-	for !exists(path) {
-		time.Sleep(time.Millisecond)
+	outside := testkit.Start(t, "hold", path)
+	if said := outside.Answer(); !strings.HasPrefix(said, "held by pid ") {
+		t.Fatal(said)
 	}
 	if err := os.Remove(path + ".flock"); err != nil {
 		t.Fatal(err)
 	}
-	for _, start := range []func(*testing.T, string) (*exec.Cmd, string){container, sandbox} {
+	for _, start := range []func(*testing.T, string) (*testkit.Child, string){container, sandbox} {
 		if _, said := start(t, path); said == "held by pid 1" {
 			t.Fatal("a second holder got in")
 		}
 	}
-	outside.Process.Kill()
-	outside.Wait()
+	outside.Kill()
 	if _, said := sandbox(t, path); said != "held by pid 1" {
 		t.Error(said)
 	}
@@ -125,33 +116,21 @@ func TestContainerTakesOver(t *testing.T) {
 
 // container starts a holder as pid 1 of a pid namespace with its own /proc, and
 // returns what it says first.
-func container(t *testing.T, path string) (*exec.Cmd, string) {
+func container(t *testing.T, path string) (*testkit.Child, string) {
 	return contain(t, "mount -t proc proc /proc", path)
 }
 
 // sandbox is a container whose /proc is empty.
-func sandbox(t *testing.T, path string) (*exec.Cmd, string) {
+func sandbox(t *testing.T, path string) (*testkit.Child, string) {
 	return contain(t, "mount -t tmpfs none /proc", path)
 }
 
-func contain(t *testing.T, mount, path string) (*exec.Cmd, string) {
+func contain(t *testing.T, mount, path string) (*testkit.Child, string) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", "-c", mount+` && exec "$0" "$1"`, exe, path)
-	cmd.Env = append(os.Environ(), roleVar+"=hold")
-	cmd.Stderr = os.Stderr
+	holder := testkit.Command(t, "hold", path)
+	cmd := exec.Command("sh", append([]string{"-c", mount + ` && exec "$0" "$1"`}, holder.Args...)...)
+	cmd.Env, cmd.Stderr = holder.Env, holder.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	background(t, cmd)
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatal("the container said nothing")
-	}
-	return cmd, lines.Text()
+	c := testkit.StartCommand(t, cmd)
+	return c, c.Answer()
 }

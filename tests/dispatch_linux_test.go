@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
 )
 
@@ -64,54 +64,13 @@ func claimKeep(args []string) error {
 	return err
 }
 
-// talker is a child that answers orders.
-type talker struct {
-	orders io.Writer
-	lines  *bufio.Scanner
-}
-
-func startTalker(t *testing.T, role string, args ...string) (c talker, kill func()) {
-	t.Helper()
-	cmd := play(t, role, args...)
-	orders, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	background(t, cmd)
-	return talker{orders, bufio.NewScanner(out)}, func() {
-		cmd.Process.Signal(syscall.SIGKILL)
-		cmd.Wait()
-	}
-}
-
-func (c talker) order(t *testing.T, what string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(c.orders, what); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (c talker) answer(t *testing.T) string {
-	t.Helper()
-	if !c.lines.Scan() {
-		t.Fatal("a child went away without an answer: ", c.lines.Err())
-	}
-	return c.lines.Text()
-}
-
 // killedClaim returns the text of a claim whose process was killed, made under the
 // kernel lock that others still have beside it.
 func killedClaim(t *testing.T, dir string) string {
 	t.Helper()
-	holder, kill := startTalker(t, "claim-keep", dir)
-	if got := holder.answer(t); got != "claimed" {
-		t.Fatal(got)
-	}
-	kill()
+	holder := testkit.Start(t, "claim-keep", dir)
+	holder.Expect("claimed")
+	holder.Kill()
 	text, err := os.ReadFile(filepath.Join(dir, dispatchID+".lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -154,9 +113,9 @@ func TestDispatch_ManyReclaimersOneWinner(t *testing.T) {
 		{"another program's, marker of ours", foreignClaim(t, noSuchPID, "f00"), ours},
 		{"ours, empty marker", ours, ""},
 	}
-	var reclaimers []talker
+	var reclaimers []*testkit.Child
 	for range procs {
-		c, _ := startTalker(t, "claim-race", dir)
+		c := testkit.Start(t, "claim-race", dir)
 		reclaimers = append(reclaimers, c)
 	}
 	begun := time.Now()
@@ -170,11 +129,11 @@ func TestDispatch_ManyReclaimersOneWinner(t *testing.T) {
 		}
 		writeWhole(t, path, kind.claim)
 		for _, c := range reclaimers {
-			c.order(t, "claim")
+			c.Order("claim")
 		}
-		var winners []talker
+		var winners []*testkit.Child
 		for _, c := range reclaimers {
-			switch said := c.answer(t); {
+			switch said := c.Answer(); {
 			case strings.HasPrefix(said, "claimed "):
 				winners = append(winners, c)
 				text, err := os.ReadFile(path)
@@ -192,8 +151,7 @@ func TestDispatch_ManyReclaimersOneWinner(t *testing.T) {
 		if exists(marker) {
 			t.Fatalf("round %d, %s: the marker is still there", round, kind.name)
 		}
-		winners[0].order(t, "release")
-		if said := winners[0].answer(t); said != "released <nil>" {
+		if said := winners[0].Say("release"); said != "released <nil>" {
 			t.Fatalf("round %d, %s: the winner's release: %s", round, kind.name, said)
 		}
 	}

@@ -2,15 +2,15 @@ package tests
 
 import (
 	"errors"
-	"path/filepath"
-
-	"github.com/holdfast-go/holdfast/lock"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
 )
 
 // throughFUSE gives a further way to a folder: a FUSE filesystem that passes everything on
@@ -20,9 +20,7 @@ import (
 // do so for a second.
 func throughFUSE(t *testing.T, dir string, remember time.Duration) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount a filesystem")
-	}
+	testkit.NeedsRoot(t, "mount a filesystem")
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		t.Skip("needs FUSE: ", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -102,12 +103,12 @@ func (s jitStore) hasIssue(t *testing.T, id string, want int) {
 func TestJit_ConcurrentIssueCreatesNoCorruption(t *testing.T) {
 	const procs, each = 4, 25
 	store := newStore(t)
-	var all []*partner
+	var all []*testkit.Child
 	for i := range procs {
-		all = append(all, jitPlay(t, "jit-worker", string(store), "create", fmt.Sprint(i*each), fmt.Sprint(each)))
+		all = append(all, testkit.Start(t, "jit-worker", string(store), "create", fmt.Sprint(i*each), fmt.Sprint(each)))
 	}
 	for _, p := range all {
-		p.end()
+		ends(t, p)
 	}
 	data, err := os.ReadFile(store.index())
 	if err != nil {
@@ -134,7 +135,7 @@ func TestJit_ConcurrentIssueCreatesNoCorruption(t *testing.T) {
 func TestJit_FiftyThreadsUpdatingTenIssuesEach(t *testing.T) {
 	const threads, issues = 50, 10
 	store := newStore(t)
-	other := jitPlay(t, "jit-worker", string(store), "update")
+	other := testkit.Start(t, "jit-worker", string(store), "update")
 	err := atOnce(threads, func(i int) error {
 		for j := range issues {
 			if err := store.raise(fmt.Sprint("issue", (i+j)%issues)); err != nil {
@@ -146,7 +147,7 @@ func TestJit_FiftyThreadsUpdatingTenIssuesEach(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	other.end()
+	ends(t, other)
 	for j := range issues {
 		store.hasIssue(t, fmt.Sprint("issue", j), threads)
 	}
@@ -157,15 +158,15 @@ func TestJit_FiftyThreadsUpdatingTenIssuesEach(t *testing.T) {
 // an update to A, one to B goes through.
 func TestJit_ConcurrentUpdatesToDifferentIssues(t *testing.T) {
 	store := newStore(t)
-	slow := jitPlay(t, "jit-worker", string(store), "slow", "A")
-	slow.expect("updating")
+	slow := testkit.Start(t, "jit-worker", string(store), "slow", "A")
+	slow.Expect("updating")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := store.changeWithin(ctx, "B", func(int) (int, error) { return 7, nil }); err != nil {
 		t.Error(err)
 	}
 	store.hasIssue(t, "B", 7)
-	slow.end()
+	ends(t, slow)
 	store.hasIssue(t, "A", 1)
 }
 
@@ -173,29 +174,28 @@ func TestJit_ConcurrentUpdatesToDifferentIssues(t *testing.T) {
 // changed nothing; without one it waits, and builds on the first.
 func TestJit_ConcurrentUpdatesToSameIssue(t *testing.T) {
 	store := newStore(t)
-	slow := jitPlay(t, "jit-worker", string(store), "slow", "A")
-	slow.expect("updating")
+	slow := testkit.Start(t, "jit-worker", string(store), "slow", "A")
+	slow.Expect("updating")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := store.changeWithin(ctx, "A", func(int) (int, error) { return 99, errors.New("was called") })
 	var locked *lock.ErrLocked
-	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) || locked.Info == nil || locked.Info.PID != slow.cmd.Process.Pid {
+	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) || locked.Info == nil || locked.Info.PID != slow.Cmd.Process.Pid {
 		t.Errorf("error is %v", err)
 	}
 	if exists(store.issue("A")) {
 		t.Error("the issue is there already")
 	}
-	var all []*partner
+	var all []*testkit.Child
 	for range 3 {
-		all = append(all, jitPlay(t, "jit-worker", string(store), "slow", "A"))
+		all = append(all, testkit.Start(t, "jit-worker", string(store), "slow", "A"))
 	}
-	slow.end()
+	ends(t, slow)
+	var others sync.WaitGroup
 	for _, p := range all { // in whatever order they come
-		p.stdin.Close()
+		others.Go(func() { ends(t, p) })
 	}
-	for _, p := range all {
-		p.end()
-	}
+	others.Wait()
 	store.hasIssue(t, "A", 4)
 }
 
@@ -246,12 +246,12 @@ func TestJit_ConcurrentReadWriteIssue(t *testing.T) {
 	if err := store.raise("A"); err != nil {
 		t.Fatal(err)
 	}
-	var readers []*partner
+	var readers []*testkit.Child
 	for range 5 {
-		readers = append(readers, jitPlay(t, "jit-worker", string(store), "read"))
+		readers = append(readers, testkit.Start(t, "jit-worker", string(store), "read"))
 	}
 	for _, p := range readers {
-		p.expect("reading")
+		p.Expect("reading")
 	}
 	for range 100 {
 		if err := store.raise("A"); err != nil {
@@ -259,7 +259,7 @@ func TestJit_ConcurrentReadWriteIssue(t *testing.T) {
 		}
 	}
 	for _, p := range readers {
-		p.end()
+		ends(t, p)
 	}
 	store.hasIssue(t, "A", 101)
 }

@@ -1,13 +1,11 @@
 package tests
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/settings"
 	"github.com/holdfast-go/holdfast/platform"
@@ -78,45 +77,11 @@ func atOnce(n int, job func(i int) error) error {
 	return errors.Join(all...)
 }
 
-// partner is a process that plays a role, a line at a time.
-type partner struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	stdin io.Closer
-	lines *bufio.Scanner
-}
-
-func jitPlay(t *testing.T, role string, args ...string) *partner {
+// ends checks that a process that has nothing left to do ends well.
+func ends(t *testing.T, c *testkit.Child) {
 	t.Helper()
-	p := &partner{t: t, cmd: play(t, role, args...)}
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.stdin, p.lines = in, bufio.NewScanner(out)
-	background(t, p.cmd)
-	return p
-}
-
-func (p *partner) expect(want string) {
-	p.t.Helper()
-	if !p.lines.Scan() || p.lines.Text() != want {
-		p.t.Fatalf("it says %q (%v), want %q", p.lines.Text(), p.lines.Err(), want)
-	}
-}
-
-// end closes its input, and waits for it to end well.
-func (p *partner) end() {
-	p.t.Helper()
-	p.stdin.Close()
-	for p.lines.Scan() {
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Errorf("a process failed: %v", err)
+	if err := c.End(); err != nil {
+		t.Errorf("a process failed: %v", err)
 	}
 }
 
@@ -158,12 +123,12 @@ func let(t *testing.T, held *lock.FileHold) {
 func TestJit_ExclusiveLockPreventsConcurrentWrites(t *testing.T) {
 	path := jitPath(t)
 	f := lock.File{Path: path}
-	first := jitPlay(t, "jit-lock", path, "exclusive")
-	first.expect("held")
-	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.cmd.Process.Pid || l.State != lock.StateHeld {
+	first := testkit.Start(t, "jit-lock", path, "exclusive")
+	first.Expect("held")
+	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.Cmd.Process.Pid || l.State != lock.StateHeld {
 		t.Errorf("held by %+v", l.Info)
 	}
-	first.end()
+	ends(t, first)
 	held := had(t, f.Acquire)
 	refusedFor(t, f.TryAcquire) // another thread
 	let(t, held)
@@ -205,19 +170,19 @@ func needsReaders(t *testing.T) {
 func TestJit_SharedLocksAllowConcurrentReads(t *testing.T) {
 	needsReaders(t)
 	path := jitPath(t)
-	var all []*partner
+	var all []*testkit.Child
 	for range 4 {
-		all = append(all, jitPlay(t, "jit-lock", path, "shared"))
+		all = append(all, testkit.Start(t, "jit-lock", path, "shared"))
 	}
 	for _, p := range all {
-		p.expect("held")
+		p.Expect("held")
 	}
 	f := lock.File{Path: path}
 	one, two := had(t, f.AcquireShared), had(t, f.AcquireShared)
 	refusedFor(t, f.TryAcquire)
 	let(t, one)
 	for _, p := range all {
-		p.end()
+		ends(t, p)
 	}
 	refusedFor(t, f.TryAcquire) // one is still there
 	let(t, two)
@@ -229,13 +194,13 @@ func TestJit_ExclusiveLockBlocksSharedLocks(t *testing.T) {
 	path := jitPath(t)
 	f := lock.File{Path: path}
 	for mode, others := range map[string]func(context.Context) (*lock.FileHold, error){"exclusive": f.TryAcquireShared, "shared": f.TryAcquire} {
-		holder := jitPlay(t, "jit-lock", path, mode)
-		holder.expect("held")
+		holder := testkit.Start(t, "jit-lock", path, mode)
+		holder.Expect("held")
 		refusedFor(t, others)
-		waiter := jitPlay(t, "jit-lock", path, map[string]string{"exclusive": "shared", "shared": "exclusive"}[mode])
-		holder.end()
-		waiter.expect("held")
-		waiter.end()
+		waiter := testkit.Start(t, "jit-lock", path, map[string]string{"exclusive": "shared", "shared": "exclusive"}[mode])
+		ends(t, holder)
+		waiter.Expect("held")
+		ends(t, waiter)
 		let(t, had(t, others))
 	}
 }
@@ -255,9 +220,9 @@ func TestJit_LockReleasedOnDrop(t *testing.T) {
 			t.Errorf("Do: %v, want %v", err, want)
 		}
 		let(t, had(t, f.TryAcquire))
-		other := jitPlay(t, "jit-lock", path, "exclusive")
-		other.expect("held")
-		other.end()
+		other := testkit.Start(t, "jit-lock", path, "exclusive")
+		other.Expect("held")
+		ends(t, other)
 	}
 }
 
@@ -294,8 +259,8 @@ func TestJit_LockReleasedOnPanic(t *testing.T) {
 // TestJit_TimeoutOnLockContention: with jit's message.
 func TestJit_TimeoutOnLockContention(t *testing.T) {
 	path := jitPath(t)
-	holder := jitPlay(t, "jit-lock", path, "exclusive")
-	holder.expect("held")
+	holder := testkit.Start(t, "jit-lock", path, "exclusive")
+	holder.Expect("held")
 	t.Setenv("JIT_LOCK_TIMEOUT", "0.05")
 	s, err := settings.FromEnv("JIT")
 	if err != nil {
@@ -307,7 +272,7 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited < s.Timeout {
 		t.Errorf("after %s: %v", locked.Waited, locked)
 	}
-	if locked.Info == nil || locked.Info.PID != holder.cmd.Process.Pid {
+	if locked.Info == nil || locked.Info.PID != holder.Cmd.Process.Pid {
 		t.Errorf("the holder is %+v", locked.Info)
 	}
 	message := locked.UserMessage("JIT")
@@ -316,7 +281,7 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, message)
 		}
 	}
-	holder.end()
+	ends(t, holder)
 	let(t, had(t, lock.File{Path: path}.Acquire))
 }
 
@@ -324,14 +289,14 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 func TestJit_ProcessCrashReleasesLock(t *testing.T) {
 	for _, mode := range []string{"exclusive", "shared"} {
 		path := jitPath(t)
-		holder := jitPlay(t, "jit-lock", path, mode)
-		holder.expect("held")
+		holder := testkit.Start(t, "jit-lock", path, mode)
+		holder.Expect("held")
 		f := lock.File{Path: path, StaleAfter: -1} // not by age
 		refusedFor(t, f.TryAcquire)
-		waiter := jitPlay(t, "jit-lock", path, "exclusive")
-		holder.cmd.Process.Kill()
-		waiter.expect("held")
-		waiter.end()
+		waiter := testkit.Start(t, "jit-lock", path, "exclusive")
+		holder.Cmd.Process.Kill()
+		waiter.Expect("held")
+		ends(t, waiter)
 		let(t, had(t, f.Acquire))
 	}
 }

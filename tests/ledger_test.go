@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -291,33 +292,17 @@ func ledgerRace(args []string) error {
 func TestLedger_OneWinner(t *testing.T) {
 	const procs, rounds = 10, 30
 	dir := t.TempDir()
-	var orders []io.Writer
-	var answers []*bufio.Scanner
+	var all []*testkit.Child
 	for range procs {
-		cmd := play(t, "ledger-cas", dir)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		background(t, cmd)
-		orders, answers = append(orders, in), append(answers, bufio.NewScanner(out))
+		all = append(all, testkit.Start(t, "ledger-cas", dir))
 	}
 	for round := range int64(rounds) {
-		for _, in := range orders {
-			if _, err := fmt.Fprintln(in, round); err != nil {
-				t.Fatal(err)
-			}
+		for _, c := range all {
+			c.Order(fmt.Sprint(round))
 		}
 		won := 0
-		for i, out := range answers {
-			if !out.Scan() {
-				t.Fatalf("process %d went away", i)
-			}
-			if out.Text() == "won" {
+		for _, c := range all {
+			if c.Answer() == "won" {
 				won++
 			}
 		}

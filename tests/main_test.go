@@ -9,14 +9,12 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"testing"
-	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// roleVar tells the test binary to play a part instead of running tests.
-const roleVar = "HOLDFAST_TEST_ROLE"
-
+// roles are what a child can be told to do, with its arguments.
 var roles = map[string]func(args []string) error{
 	"churn":      churn,
 	"claim-once": claimOnce,
@@ -31,13 +29,12 @@ var roles = map[string]func(args []string) error{
 var holdfast string
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
-		if err := roles[role](os.Args[1:]); err != nil {
+	testkit.Play(func(role string, args []string) {
+		if err := roles[role](args); err != nil {
 			fmt.Fprintln(os.Stderr, role+":", err)
 			os.Exit(1)
 		}
-		os.Exit(0)
-	}
+	})
 	testscript.Main(suite{m}, map[string]func(){"hold": holdFile})
 }
 
@@ -74,18 +71,11 @@ func buildFlags() (flags []string) {
 	return flags
 }
 
-// play prepares the test binary for a role.
-func play(t *testing.T, role string, args ...string) *exec.Cmd {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, args...)
-	cmd.Env = append(os.Environ(), roleVar+"="+role)
-	cmd.Stderr = os.Stderr
-	return cmd
-}
+var (
+	play       = testkit.Command
+	eventually = testkit.Eventually
+	exists     = testkit.Exists
+)
 
 // run runs a command to its end, and returns its exit code and all it said.
 func run(t *testing.T, name string, args ...string) (code int, output string) {
@@ -112,27 +102,4 @@ func background(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 		cmd.Wait()
 	})
 	return cmd
-}
-
-// eventually waits for a condition that is bound to come about.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	if !comesAbout(condition) {
-		t.Fatalf("never came about: %s", what)
-	}
-}
-
-// comesAbout waits for a condition, and gives up when something must be wrong.
-func comesAbout(condition func() bool) bool {
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // startServe starts "holdfast serve", and returns the page's address.
@@ -110,14 +112,14 @@ func TestMonitor_Page(t *testing.T) {
 	holder := exec.Command(holdfast, "run", "-label", hostile, filepath.Join(dir, "held.lock"), "--", "sleep", "1000")
 	background(t, holder)
 	dead := startMember(t, filepath.Join(dir, "jobs", "dead.lock"))
-	dead.do("acquire", "held")
-	dead.kill()
+	dead.Do("acquire", "held")
+	dead.Kill()
 	first, second := startMember(t, filepath.Join(dir, "jobs", "wanted.lock")), startMember(t, filepath.Join(dir, "jobs", "wanted.lock"))
-	first.do("acquire", "held")
-	second.do("acquire", "waiting")
+	first.Do("acquire", "held")
+	second.Do("acquire", "waiting")
 	elsewhere := startMember(t, filepath.Join(other, "elsewhere.lock"))
-	elsewhere.do("acquire", "held")
-	pid := func(m *actor) string { return strconv.Itoa(m.cmd.Process.Pid) }
+	elsewhere.Do("acquire", "held")
+	pid := func(m *testkit.Child) string { return strconv.Itoa(m.Cmd.Process.Pid) }
 
 	p := openMonitor(t, dir, other)
 	loaded := eval[float64](p.browser, `return performance.timeOrigin`)
@@ -173,13 +175,13 @@ func TestMonitor_Page(t *testing.T) {
 	}
 
 	// What is released disappears; who waited has it.
-	first.do("release", "released")
-	second.expect(second.answer(), "held")
+	first.Do("release", "released")
+	second.Expect("held")
 	p.find("held", "jobs/wanted.lock", pid(second))
 	eventually(t, "the former holder's row disappears", func() bool {
 		return !slices.ContainsFunc(p.rows(), func(r []string) bool { return r[2] == pid(first) })
 	})
-	second.do("release", "released")
+	second.Do("release", "released")
 	eventually(t, "its row disappears", func() bool { return p.count() == 3 })
 
 	// An engine that is out of reach, and back.
@@ -214,7 +216,7 @@ func TestMonitor_ServerGone(t *testing.T) {
 	b := startBrowser(t)
 	dir := t.TempDir()
 	m := startMember(t, filepath.Join(dir, "l.lock"))
-	m.do("acquire", "held")
+	m.Do("acquire", "held")
 	cmd := exec.Command(holdfast, "serve", dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -293,12 +295,12 @@ func TestMonitor_Layout(t *testing.T) {
 		t.Fatal(err) // its evidence is a long one
 	}
 	m := startMember(t, filepath.Join(dir, "held.lock"))
-	m.do("acquire", "held")
+	m.Do("acquire", "held")
 	waits := startMember(t, filepath.Join(dir, "held.lock"))
-	waits.do("acquire", "waiting")
+	waits.Do("acquire", "waiting")
 	dead := startMember(t, filepath.Join(dir, "dead.lock"))
-	dead.do("acquire", "held")
-	dead.kill()
+	dead.Do("acquire", "held")
+	dead.Kill()
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

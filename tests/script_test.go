@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/platform"
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -67,8 +68,10 @@ func holdFile() {
 
 // await waits until a file is there: await FILE
 func await(ts *testscript.TestScript, _ bool, args []string) {
-	if !comesAbout(func() bool { return exists(ts.MkAbs(args[0])) }) {
-		ts.Fatalf("there is never a file %s", args[0])
+	for deadline := time.Now().Add(testkit.Patience); !exists(ts.MkAbs(args[0])); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("there is never a file %s", args[0])
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -91,78 +91,9 @@ func readForEver(f lock.File, counts chan<- int) {
 	}
 }
 
-// actor is a member, seen from outside.
-type actor struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	orders io.Writer
-	lines  *bufio.Scanner
-}
-
-func startMember(t *testing.T, path string) *actor {
+func startMember(t *testing.T, path string) *testkit.Child {
 	t.Helper()
-	m := &actor{t: t, cmd: play(t, "member", path)}
-	in, err := m.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := m.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.orders, m.lines = in, bufio.NewScanner(out)
-	background(t, m.cmd)
-	return m
-}
-
-// ask orders and returns the answer.
-func (m *actor) ask(order string) string {
-	m.t.Helper()
-	fmt.Fprintln(m.orders, order)
-	return m.answer()
-}
-
-func (m *actor) answer() string {
-	m.t.Helper()
-	line := make(chan string, 1)
-	go func() {
-		if m.lines.Scan() {
-			line <- m.lines.Text()
-		} else {
-			line <- "nothing, and is gone"
-		}
-	}()
-	select {
-	case l := <-line:
-		return l
-	case <-time.After(time.Minute):
-		return "nothing"
-	}
-}
-
-func (m *actor) expect(got, want string) {
-	m.t.Helper()
-	if got != want {
-		m.t.Fatalf("answered %q, want %q", got, want)
-	}
-}
-
-func (m *actor) do(order, want string) { m.t.Helper(); m.expect(m.ask(order), want) }
-
-func (m *actor) kill() {
-	m.cmd.Process.Kill()
-	m.cmd.Wait()
-}
-
-func (m *actor) stop() {
-	m.t.Helper()
-	if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		m.t.Fatal(err)
-	}
-	eventually(m.t, "stopped", func() bool {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.cmd.Process.Pid))
-		return strings.Contains(string(stat), ") T ")
-	})
+	return testkit.Start(t, "member", path)
 }
 
 // inKernel waits until so many waits for the lock, or for its turnstile, are in
@@ -195,47 +126,51 @@ func TestWaiting_Signals(t *testing.T) {
 	for _, mode := range []string{"acquire", "shared"} {
 		for _, test := range []struct {
 			name      string
-			interfere func(holder, first, second *actor)
+			interfere func(holder, first, second *testkit.Child)
 		}{
-			{"holder killed", func(h, f, s *actor) { h.kill() }},
-			{"first waiter killed", func(h, f, s *actor) { f.kill(); h.do("release", "released") }},
-			{"second waiter killed", func(h, f, s *actor) { s.kill(); h.do("release", "released") }},
-			{"first waiter stopped", func(h, f, s *actor) { f.stop(); h.do("release", "released") }},
-			{"second waiter stopped", func(h, f, s *actor) { s.stop(); h.do("release", "released") }},
+			{"holder killed", func(h, f, s *testkit.Child) { h.Kill() }},
+			{"first waiter killed", func(h, f, s *testkit.Child) { f.Kill(); h.Do("release", "released") }},
+			{"second waiter killed", func(h, f, s *testkit.Child) { s.Kill(); h.Do("release", "released") }},
+			{"first waiter stopped", func(h, f, s *testkit.Child) { f.Stop(); h.Do("release", "released") }},
+			{"second waiter stopped", func(h, f, s *testkit.Child) { s.Stop(); h.Do("release", "released") }},
 		} {
 			t.Run(mode+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
 				path := filepath.Join(t.TempDir(), ".lock")
 				holder, first, second, third := startMember(t, path), startMember(t, path), startMember(t, path), startMember(t, path)
-				holder.do("acquire", "held")
-				first.do(mode, "waiting") // has the turnstile
+				holder.Do("acquire", "held")
+				first.Do(mode, "waiting") // has the turnstile
 				inKernel(t, path, 1)
-				second.do(mode, "waiting")
+				second.Do(mode, "waiting")
 				inKernel(t, path, 2)
-				third.do("acquire", "waiting")
+				third.Do("acquire", "waiting")
 				inKernel(t, path, 3)
 				test.interfere(holder, first, second)
 				// In any order: past a stopped one there is none.
 				var others sync.WaitGroup
-				for name, m := range map[string]*actor{"first": first, "second": second, "third": third} {
+				for name, m := range map[string]*testkit.Child{"first": first, "second": second, "third": third} {
 					if !strings.HasPrefix(test.name, name) {
 						others.Go(func() {
-							if said := m.answer(); said != "held" || m.ask("release") != "released" {
-								t.Errorf("the %s waiter: %s", name, said)
+							if said, _ := m.Line(); said != "held" {
+								t.Errorf("the %s waiter: %q", name, said)
+							}
+							m.Order("release")
+							if said, _ := m.Line(); said != "released" {
+								t.Errorf("the %s waiter: %q", name, said)
 							}
 						})
 					}
 				}
 				others.Wait()
 				if who, stopped := strings.CutSuffix(test.name, " waiter stopped"); stopped {
-					m := map[string]*actor{"first": first, "second": second}[who]
-					m.cmd.Process.Signal(syscall.SIGCONT)
-					m.expect(m.answer(), "held")
-					m.do("release", "released")
+					m := map[string]*testkit.Child{"first": first, "second": second}[who]
+					m.Continue()
+					m.Expect("held")
+					m.Do("release", "released")
 				}
 				last := startMember(t, path)
-				last.do("try", "held")
-				last.do("release", "released")
+				last.Do("try", "held")
+				last.Do("release", "released")
 				if exists(path) {
 					t.Error("the lock file is left")
 				}
@@ -248,15 +183,15 @@ func TestWaiting_Signals(t *testing.T) {
 // in again and again, alone, and so do the readers in between.
 func TestWaiting_WriterAmongReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
-	var readers []*actor
+	var readers []*testkit.Child
 	for range 4 {
 		r := startMember(t, path)
-		r.do("loop", "looping")
+		r.Do("loop", "looping")
 		readers = append(readers, r)
 	}
 	read := func() (n []int) {
 		for _, r := range readers {
-			count, err := strconv.Atoi(r.ask("count"))
+			count, err := strconv.Atoi(r.Say("count"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +218,7 @@ func TestWaiting_WriterAmongReaders(t *testing.T) {
 		}
 		for i, n := range read() {
 			for n <= before[i] {
-				n, _ = strconv.Atoi(readers[i].ask("count"))
+				n, _ = strconv.Atoi(readers[i].Say("count"))
 			}
 		}
 	}

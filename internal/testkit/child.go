@@ -99,10 +99,12 @@ func (c *Child) Kill() {
 	c.Cmd.Wait()
 }
 
-// End closes the child's input, and waits until it has gone.
-func (c *Child) End() {
+// End closes the child's input, reads what it says still, and returns how it ended.
+func (c *Child) End() error {
 	c.orders.Close()
-	c.Cmd.Wait()
+	for range c.lines {
+	}
+	return c.Cmd.Wait()
 }
 
 // Order tells the child to do something, and does not wait for the answer.

@@ -193,9 +193,9 @@ func killedSummariser(t *testing.T, s site) {
 		t.Fatal(err)
 	}
 	two := start(t, s, "two")
-	within(t, "the call", two.lines)
+	two.Answer()
 	one.summarise(doomed, "")
-	two.kill()
+	two.Kill()
 	ctx := one.ctx()
 	for ; ; time.Sleep(time.Millisecond) { // a server notices when it notices
 		if got, err := one.Summarise(ctx, doomed); err != nil || got == "in short: text" {

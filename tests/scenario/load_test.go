@@ -73,10 +73,10 @@ func load(t *testing.T, s site) {
 	}
 	within(t, "half of the requests", half)
 	working.Go(func() { count.hook(t, two.url, "stop", agents[0], doomed, true) })
-	if got := within(t, "the lock of the one to be killed", two.lines); got != doomed {
+	if got := two.Answer(); got != doomed {
 		t.Fatalf("it says %q", got)
 	}
-	two.kill()
+	two.Kill()
 	again := start(t, s, "again")
 	url[1].Store(&again.url)
 	working.Wait()

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,13 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
-)
 
-// roleVar tells the test binary to be a process of the application instead.
-const roleVar = "HOLDFAST_TEST_ROLE"
+	"github.com/holdfast-go/holdfast/internal/testkit"
+)
 
 // doomed is the id of a hook, or of a turn, in the middle of which its process comes to
 // a stop.
@@ -27,12 +24,12 @@ const cycle = 50 * time.Millisecond
 
 // serve is a process of the application: its arguments are a site, as JSON, and its
 // name. It says where it listens, and goes on until its input ends.
-func serve() error {
+func serve(args []string) error {
 	var s site
-	if err := json.Unmarshal([]byte(os.Args[1]), &s); err != nil {
+	if err := json.Unmarshal([]byte(args[0]), &s); err != nil {
 		return err
 	}
-	name := os.Args[2]
+	name := args[1]
 	o, err := newOracle(s.Dir, name)
 	if err != nil {
 		return err
@@ -110,12 +107,10 @@ func comeToAStop(id string) {
 
 // service is such a process.
 type service struct {
-	t     *testing.T
-	name  string
-	cmd   *exec.Cmd
-	stdin io.Closer
-	lines chan string
-	url   string
+	*testkit.Child
+	t    *testing.T
+	name string
+	url  string
 }
 
 func start(t *testing.T, s site, name string) *service {
@@ -124,57 +119,14 @@ func start(t *testing.T, s site, name string) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &service{t: t, name: name, cmd: exec.Command(exe, string(data), name), lines: make(chan string, 10)}
-	p.cmd.Env = append(os.Environ(), roleVar+"=service")
-	p.cmd.Stderr = os.Stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
-	})
-	go func() {
-		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			p.lines <- scanner.Text()
-		}
-		close(p.lines)
-	}()
-	p.url = "http://" + within(t, "the address of "+name, p.lines)
-	return p
-}
-
-// kill ends the process in the middle of whatever it does.
-func (p *service) kill() {
-	p.cmd.Process.Kill()
-	for range p.lines {
-	}
-	p.cmd.Wait()
+	c := testkit.Start(t, "service", string(data), name)
+	return &service{c, t, name, "http://" + c.Answer()}
 }
 
 // end has the process finish what it has begun.
 func (p *service) end() {
 	p.t.Helper()
-	p.stdin.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for range p.lines {
-		}
-	}()
-	within(p.t, "the end of "+p.name, ended)
-	if err := p.cmd.Wait(); err != nil {
+	if err := p.End(); err != nil {
 		p.t.Errorf("%s: %v", p.name, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
 	"github.com/holdfast-go/holdfast/lock/pg/pgtest"
@@ -18,13 +19,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVar) != "" {
-		if err := serve(); err != nil {
+	testkit.Play(func(_ string, args []string) {
+		if err := serve(args); err != nil {
 			fmt.Fprintln(os.Stderr, "service:", err)
 			os.Exit(1)
 		}
-		os.Exit(0)
-	}
+	})
 	code := m.Run()
 	if running.Load() {
 		if server, err := startServer(); err == nil {
