@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/locktest"
 	"github.com/holdfast-go/holdfast/lock/pg"
@@ -24,21 +23,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// roleVar tells the test binary to play a part in another process, and connVar where.
-const (
-	roleVar = "HOLDFAST_PG_ROLE"
-	connVar = "HOLDFAST_PG_CONN"
-)
-
 // server is the one that most tests share.
 var server *pgtest.Server
 
 func TestMain(m *testing.M) {
 	locktest.Main(openAt)
-	if os.Getenv(roleVar) == "holder" {
-		holder(os.Getenv(connVar), bufio.NewScanner(os.Stdin))
-		os.Exit(0)
-	}
+	testkit.Play(func(_ string, args []string) { holder(args[0], args[1], bufio.NewScanner(os.Stdin)) })
 	os.Exit(run(m))
 }
 
@@ -202,55 +192,17 @@ func wantIdle(t testing.TB, l *pg.Locker) {
 	}
 }
 
-// child is another process, which holds.
-type child struct {
-	t      testing.TB
-	cmd    *exec.Cmd
-	orders *os.File
-	lines  chan string
-}
-
-func start(t testing.TB, conn string, lease time.Duration) *child {
+// start starts another process, which holds.
+func start(t testing.TB, conn string, lease time.Duration) *testkit.Child {
 	t.Helper()
-	exe, err := os.Executable()
-	check(t, err)
-	c := &child{t: t, cmd: exec.Command(exe), lines: make(chan string, 10)}
-	c.cmd.Env = append(os.Environ(), roleVar+"=holder", connVar+"="+conn, "HOLDFAST_PG_LEASE="+lease.String())
-	c.cmd.Stderr = os.Stderr
-	in, orders, err := os.Pipe()
-	check(t, err)
-	c.cmd.Stdin, c.orders = in, orders
-	out, err := c.cmd.StdoutPipe()
-	check(t, err)
-	check(t, c.cmd.Start())
-	in.Close()
-	go func() {
-		defer close(c.lines)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			c.lines <- lines.Text()
-		}
-	}()
-	t.Cleanup(sync.OnceFunc(func() {
-		orders.Close()
-		_ = c.cmd.Process.Kill()
-		_ = c.cmd.Wait()
-	}))
-	return c
-}
-
-// do orders, and returns the answer.
-func (c *child) do(order string) string {
-	c.t.Helper()
-	_, err := fmt.Fprintln(c.orders, order)
-	check(c.t, err)
-	return await(c.t, "an answer to "+order, c.lines)
+	return testkit.Start(t, "holder", conn, lease.String())
 }
 
 // holder acquires and releases one lock as it is told, and says when it is lost.
-func holder(conn string, orders *bufio.Scanner) {
+func holder(conn, lease string, orders *bufio.Scanner) {
 	ctx := context.Background()
-	lease, _ := time.ParseDuration(os.Getenv("HOLDFAST_PG_LEASE"))
-	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: lease})
+	span, _ := time.ParseDuration(lease)
+	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: span})
 	if err != nil {
 		fmt.Println("error:", err)
 		return
