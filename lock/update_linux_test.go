@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -43,9 +44,7 @@ func TestUpdate_KeepsSpecialBitsUnprivileged(t *testing.T) {
 }
 
 func TestUpdate_KeepsOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to give a file to another user")
-	}
+	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(t.TempDir(), "f")
 	for _, mode := range []fs.FileMode{0o600, 0o755 | fs.ModeSetuid} {
 		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, mode)); err != nil {

@@ -116,20 +116,6 @@ func wantFile(t *testing.T, path string, want bool) {
 	}
 }
 
-// names lists what is in a folder.
-func names(t *testing.T, dir string) string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return strings.Join(all, " ")
-}
-
 // wantClean fails for a text that could do something to a terminal.
 func wantClean(t *testing.T, text string) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // TestKilledRun: with holdfast, its command dies, and whoever waits goes ahead.
@@ -83,19 +83,13 @@ func TestStopped(t *testing.T) {
 // awaitState waits until a process is in one of some states of proc(5).
 func awaitState(t *testing.T, pid, states string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile("/proc/" + pid + "/stat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		state := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
-		if strings.Contains(states, state) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %s is in state %s, want one of %s", pid, state, states)
-		}
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
 	}
+	testkit.Eventually(t, "process "+pid+" comes to "+states, func() bool {
+		return strings.ContainsRune(states, rune(testkit.State(number)))
+	})
 }
 
 // TestTerminalStops: a Ctrl-Z stops both, once, as without holdfast.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -34,7 +35,7 @@ func TestRunWaits(t *testing.T) {
 	if code, _, _ := next.finish(); code != 0 {
 		t.Errorf("the next one ended with %d", code)
 	}
-	if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
+	if got, want := testkit.Names(t, filepath.Dir(path)), ".lock.flock"; got != want {
 		t.Errorf("left behind: %s; want only %s", got, want)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
@@ -123,16 +123,6 @@ func TestHoldOf(t *testing.T) {
 	wants("a", a2)
 }
 
-// eventually waits until what must come true is true.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain until ", what)
-		}
-	}
-}
-
 // counting is a parent that counts who waits for its end.
 type counting struct {
 	context.Context
@@ -185,7 +175,7 @@ func TestContexts_Collected(t *testing.T) {
 	for range n {
 		contexts.Context(parent)
 	}
-	eventually(t, "all but one are collected", func() bool {
+	testkit.Eventually(t, "all but one are collected", func() bool {
 		runtime.GC()
 		return parent.count.Load() == 1
 	})
@@ -205,7 +195,7 @@ func TestContexts_EndedParents(t *testing.T) {
 		contexts.Context(parent)
 		cancel()
 	}
-	eventually(t, "one context is kept", func() bool { return contexts.Kept() == 1 })
+	testkit.Eventually(t, "one context is kept", func() bool { return contexts.Kept() == 1 })
 	contexts.Lose(errGone)
 	<-kept.Done()
 }
