@@ -246,11 +246,10 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	if f.file == nil || !a.hasOwnLocks() {
 		return f, nil
 	}
-	locked := a.lockedByKernel(path, f)
 	file, err := a.patience.lockOwn(ctx, a, f.file, path, mode)
 	switch {
 	case err == platform.ErrBusy:
-		err = locked
+		err = a.lockedByKernel(path, f)
 	case errors.Is(err, errors.ErrUnsupported) && file != nil: // who breaks a lock has not asked the sibling
 		a.fallBack()
 		return f, nil
