@@ -13,31 +13,30 @@ import (
 
 // The protocol, in the order in which an acquisition goes through it:
 //
-//	1  acquire     the kernel lock on the sibling: the queue
-//	2  create      the lock file, marked, with its own kernel lock, and then the claim
-//	3  takeOver    what is there already: its own kernel lock, a judgement, reclaim
+//	1  takeSibling  the kernel lock on the sibling: the queue
+//	2  create       the lock file, marked, with its own lock, and then the claim
+//	3  takeOver     a file that is there already: its own lock, a judgement, reclaim
 //
-// Two rules are what it rests on:
+// It rests on two rules:
 //
 //	A  Whoever joins, replaces or removes a lock file (or a marker) has the kernel lock
-//	   of that very file, exclusive (to join as a reader: shared); and who creates one
-//	   takes it at once, waiting for whoever may be looking, before anything else.
-//	B  Having it, they look whether the path still leads to that file, and act on the
-//	   path only if it does.
+//	   of that very file: exclusive, or shared to join as a reader. Whoever creates one
+//	   takes its lock before anything else, and waits for those who only look.
+//	B  Whoever has that lock looks whether the path still leads to that file, and acts
+//	   on the path only if it does.
 //
-// So between two who keep them nobody's file is ever removed or replaced under them:
-// whoever would remove it needs the lock that its owner has (A), and a file that is
-// locked and not at the path is nobody's lock (B). What becomes of the sibling decides
-// nothing but who is next. A program that knows none of this can remove any file at any
-// time.
+// So between participants nobody's file is ever removed or replaced under them. Whoever
+// would remove it needs the lock that its owner has (A). A file that is locked, and not at
+// the path, is nobody's lock (B). The fate of the sibling decides only who is next. A
+// program that knows none of this can remove any file at any time.
 //
-// A and B are kept in three places: where a file is created (create), where what is
-// there is taken in hand (takeOver, takeMarker), and where it is removed (remove). On
-// Windows, where a file that is locked can't be read and one that is open can't be
-// removed, the sibling's lock stands for that of every file beside it.
+// A and B are kept where a file is created (create), where one that is there is locked and
+// read (lookLocked), and where one is removed (remove; for files of our own removeLockFile,
+// clear, discard and abandon). On Windows a locked file can't be read, and an open one
+// can't be removed. There the sibling's lock stands for the lock of every file beside it.
 
-// An attempt is one try to have a lock, or a wait for it. It belongs to one goroutine
-// until it becomes part of a FileHold.
+// An attempt is one try for a lock, or one wait for it. It belongs to one goroutine until
+// it becomes part of a FileHold.
 type attempt struct {
 	*place
 	mode     platform.Mode
@@ -45,28 +44,28 @@ type attempt struct {
 	begun    time.Time
 	nonce    string // of its claims
 
-	// siblingLock is the sibling, open and locked; nil before step 1, in fallback
-	// mode, and for who has overtaken somebody stopped.
+	// siblingLock is the sibling, open and locked. It is nil before step 1, in fallback
+	// mode, and after overtaking somebody stopped.
 	siblingLock *platform.File
 	fallback    bool // the kernel has no locks here, as step 1 has found
 
-	// reclaimed is whom the lock was taken over from; nil if it was free.
+	// reclaimed is the dead holder that the lock was taken over from; nil if it was free.
 	reclaimed *ErrLocked
 }
 
-// patience is what tells Acquire from TryAcquire: how far to wait for others.
+// patience is the difference between Acquire and TryAcquire: how long to wait for others.
 type patience interface {
-	// lockSibling is step 1: it opens and locks the sibling. A nil file without an
-	// error means that the attempt goes on without it, as it has overtaken.
+	// lockSibling is step 1: it opens and locks the sibling. A nil file without an error
+	// means that the attempt has overtaken, and goes on without the sibling.
 	lockSibling(ctx context.Context, a *attempt) (*platform.File, error)
-	// lockOwn takes the own lock of a file that was opened at path. It returns that
-	// file, or, with the lock, another open file of the same; nil if the file was left
-	// to a thread that waits for it. The error is errMoved when the path leads elsewhere
-	// by now, and platform.ErrBusy when there is no more waiting for whoever has it.
+	// lockOwn takes the own lock of f, which was opened at path. With the lock it returns
+	// f, or another open file of the same. It returns nil if f was left to a thread that
+	// waits. The error is errMoved when the path leads elsewhere by now, and
+	// platform.ErrBusy when it no longer waits for whoever has the lock.
 	lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error)
-	// lookAgain waits before the next look, for the time that it was looked before: at
-	// what locked says, which no kernel lock stands for; or, without one, at what others
-	// have just moved. The error is the one to give up with.
+	// lookAgain waits before the next look. looked counts the looks so far. locked is the
+	// holder that the last one found, for whom no kernel lock stands; nil if others have
+	// just moved something. It returns the error to give up with.
 	lookAgain(ctx context.Context, a *attempt, looked int, locked *ErrLocked) error
 }
 
@@ -84,8 +83,7 @@ func (f File) attempt(mode platform.Mode, patience patience) (*attempt, error) {
 	return &attempt{place: p, mode: mode, patience: patience, begun: time.Now(), nonce: newNonce()}, nil
 }
 
-// acquire goes through the protocol. When it fails nothing is held, and nothing of ours
-// is left.
+// acquire goes through the protocol. On failure nothing is held, and no file of ours left.
 func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 	if a.file.RequireKernelLock && (!a.fsys.Trusted || a.file.noKernelLock) {
 		return nil, a.unsupported()
@@ -130,7 +128,8 @@ func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 	}
 }
 
-// takeSibling is step 1: a place in the queue. It may be called again.
+// takeSibling is step 1: a place in the queue. Called again, it keeps a sibling that is
+// still there.
 func (a *attempt) takeSibling(ctx context.Context) error {
 	if a.file.noKernelLock {
 		a.fallBack()
@@ -163,8 +162,9 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 			return nil
 		}
 		a.at(stepSiblingLocked)
-		// Somebody may have removed it before we had its lock, and others stand at a new
-		// one: there would be two queues, and one of them empty to whoever tidies up.
+		// Somebody may have removed it before we had its lock, and others may stand at a
+		// new one. Then there would be two queues, and one would look empty to whoever
+		// tidies up.
 		info, err := f.Stat()
 		if err == nil && info.Links > 0 {
 			a.siblingLock = f
@@ -183,10 +183,10 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 // fallBack goes on without kernel locks, where shared means exclusive.
 func (a *attempt) fallBack() { a.fallback, a.mode = true, platform.Exclusive }
 
-// takeOver is step 3: what to do with the lock file that is there. It returns our claim
-// if the lock is ours now, as one more reader's; neither that nor an error if the file
-// was a dead holder's, and is removed; errMoved if it is worth another look at once; and
-// an *ErrLocked when somebody has the lock, or may have.
+// takeOver is step 3: it deals with the lock file that is there. It returns our claim if we
+// have joined as one more reader; neither claim nor error if the file was a dead holder's,
+// and is removed; errMoved if another look at once is worth it; and an *ErrLocked when
+// somebody has the lock, or may have it.
 func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 	f, err := a.lookLocked(ctx, a.file.Path, a.mode)
 	if err != nil {
@@ -198,8 +198,9 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 	}
 	defer func() { err = joined(err, f.close()) }()
 	if a.mode == platform.Shared && f.file != nil {
-		// It can't be joined, so it is to be judged, and for that we must be alone. Without
-		// a claim it may be one that another reader is just making, to be joined then.
+		// It can't be joined, so we judge it, and for that we must be alone. A file without
+		// a claim may be one that another reader is just making: we join it at the next
+		// look.
 		if f.content == contentNone {
 			err = f.file.TryLock(platform.Exclusive)
 		} else {
@@ -232,10 +233,10 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 	return nil, nil
 }
 
-// lookLocked opens the file at path, takes its own lock (rule A), looks whether it is
-// still there (rule B), and reads what it says. Without an own lock, where there is none
-// or the file can't be opened, only the last of that. It returns errMoved when the path
-// leads elsewhere, or nowhere, and an *ErrLocked when somebody has the file's lock.
+// lookLocked opens the file at path, takes its own lock (rule A), looks whether it is still
+// there (rule B), and reads it. Where there are no own locks, or the file can't be opened,
+// it only looks. It returns errMoved when the path leads elsewhere, or nowhere, and an
+// *ErrLocked when somebody has the file's lock.
 func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mode) (*finding, error) {
 	f, err := a.look(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +251,7 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	switch {
 	case err == platform.ErrBusy:
 		err = a.lockedByKernel(path, f)
-	case errors.Is(err, errors.ErrUnsupported) && file != nil: // who breaks a lock has not asked the sibling
+	case errors.Is(err, errors.ErrUnsupported) && file != nil: // BreakForce has not asked the sibling
 		a.fallBack()
 		return f, nil
 	}
@@ -267,11 +268,10 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	return f, nil
 }
 
-// hasOwnLocks reports whether files here have locks of their own, which stand for those
-// who have them.
+// hasOwnLocks reports whether files here have own locks, which stand for their holders.
 func (a *attempt) hasOwnLocks() bool { return a.ownLocks() && !a.fallback }
 
-// kernelFact is what we know of the kernel lock of a file that lookLocked returned.
+// kernelFactOf is what we know of the own lock of a file that lookLocked returned.
 func (a *attempt) kernelFactOf(f *finding) kernelFact {
 	if a.fallback || f.file == nil {
 		return kernelUnknown
@@ -283,8 +283,8 @@ func (a *attempt) unsupported() error {
 	return fmt.Errorf("lock: %s on %s: %w", a.file.Path, a.fsys.Kind, ErrUnsupported)
 }
 
-// lockedByKernel is what to say of a file whose kernel lock somebody has. That may not
-// be who the claim names, who may be gone.
+// lockedByKernel describes a lock whose file somebody has locked. That may be somebody else
+// than the claim names, whose process may be gone.
 func (p *place) lockedByKernel(path string, f *finding) *ErrLocked {
 	locked := p.locked(path, nil, StateHeld, EvidenceKernelLockHeld)
 	locked.Info, locked.Shared, locked.Processes = p.whoHas(f, nil)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// backoff paces looking again at what gives no sign when it changes: from 10 ms,
-// doubling, with jitter, to most.
+// backoff paces repeated looks at what gives no sign when it changes: from 10 ms, doubling,
+// with jitter, up to most.
 type backoff struct{ delay, most time.Duration }
 
 const (

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Break removes the lock file of a holder that is dead, as acquiring would, and
-// returns what it found. A free lock is left as it is, without error; when the
-// holder is alive, or may be, the error is an *ErrLocked and nothing is changed.
+// Break removes the lock file of a dead holder, as acquiring would, and returns what it
+// found. A free lock is left as it is, without error. When the holder is alive, or may be,
+// the error is an *ErrLocked and the lock file is left alone.
 func (f File) Break(ctx context.Context) (Status, error) {
 	before, err := f.Inspect(ctx)
 	if err != nil || before.State == StateFree {
@@ -27,13 +27,13 @@ func (f File) Break(ctx context.Context) (Status, error) {
 	return found, held.Release()
 }
 
-// BreakForce removes the lock file of a holder of whom it can't be told whether they
-// live, provided that its claim has this nonce: the caller has seen this very claim, and
-// answers for its holder. It returns what it found.
+// BreakForce removes the lock file of a holder who may be alive or dead, if its claim has
+// this nonce: the caller has seen this very claim, and answers for its holder. It returns
+// what it found. A free lock is left as it is, without error.
 //
-// When the claim is another one, or its holder is proven alive, by the kernel lock of the
-// file or by their process, the error is an *ErrLocked and nothing is changed: to end that
-// process is the way to have the lock free.
+// When the claim is another one, or its holder is proven alive (by the kernel lock of the
+// file, or by the process), the error is an *ErrLocked and nothing is changed. Ending that
+// process is the way to free the lock.
 //
 // A holder that lives after all learns of it at Release (ErrLost).
 func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {

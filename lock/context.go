@@ -8,16 +8,15 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Context returns a context for work under the lock: it is done when parent is,
-// or, with a cause that matches ErrLost, when the lock is found lost. Release
-// does not end it.
+// Context returns a context for work under the lock. It is done when parent is, or when the
+// lock is found lost; then its cause matches ErrLost. Release does not end it.
 //
-// It carries the hold: to acquire the same lock again under it is ErrReentrant at
-// once, and no deadlock, until the lock is released.
+// It carries the hold. Until the lock is released, acquiring it again under this context
+// fails at once with ErrReentrant, instead of waiting for ever.
 func (h *FileHold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
 
-// HoldOf returns the hold that ctx was made for, by Do or by a hold's Context; of
-// several, the last one. nil if there is none. It may be over.
+// HoldOf returns the hold that ctx was made for, by Do or by a hold's Context: the
+// innermost one, or nil if there is none. It may be over.
 func HoldOf(ctx context.Context) Hold {
 	hold, _ := engine.Innermost(ctx).(Hold)
 	return hold
@@ -26,8 +25,8 @@ func HoldOf(ctx context.Context) Hold {
 // lockPath is the identity of a File.
 type lockPath string
 
-// reentrant returns an *ErrLocked that matches ErrReentrant if a hold that ctx
-// carries is of this very lock.
+// reentrant returns an *ErrLocked that matches ErrReentrant if ctx carries a hold of this
+// very lock.
 func (p *place) reentrant(ctx context.Context) error {
 	hold, ok := engine.HoldOf(ctx, lockPath(p.file.Path)).(Hold)
 	if !ok {
@@ -40,8 +39,7 @@ func (p *place) reentrant(ctx context.Context) error {
 	}
 }
 
-// is reports whether h holds the lock with this identity, under whatever name for
-// its folder.
+// is reports whether h holds the lock with this identity, by whatever name of its folder.
 func (h *FileHold) is(identity any) bool {
 	path, ok := identity.(lockPath)
 	return ok && (h.Path() == string(path) || sameLock(h.Path(), string(path)))
@@ -58,6 +56,6 @@ func sameLock(a, b string) bool {
 
 // folderOf identifies the folder that path lies in, by whatever name.
 func folderOf(path string) (platform.FileID, error) {
-	// The dot makes a symbolic link to the folder be followed.
+	// With the dot a symbolic link to the folder is followed.
 	return platform.IdentifyFile(filepath.Dir(path) + string(filepath.Separator) + ".")
 }

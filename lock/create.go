@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// ownFile is a whole claim of ours on disk, a lock file or a marker; for a reader, the
-// lock file of all readers, of whom another may have written it. The file is open, and
-// its own lock ours, as long as we have it: its inode so can't become another's.
+// ownFile is a whole claim of ours on disk: a lock file or a marker. For a reader it is the
+// lock file of all readers, which another reader may have written. As long as we have it,
+// the file is open and its own lock ours. So no other file can get its inode.
 type ownFile struct {
 	file         *platform.File
 	path         string
 	claim        LockInfo
 	data         []byte    // what is in it; nil before it is whole
 	written      time.Time // when that was done, or later
-	remembered   bool      // it lies on a filesystem that may remember another: see holdsAnew
-	saysReleased int64     // where in the file it says that it is not released; 0 for readers, of whom others may go on
+	remembered   bool      // its filesystem may show an older file in its place: see holdsAnew
+	saysReleased int64     // where the file says that it is not released; 0 for readers, as others may go on
 }
 
-// steps are the ones that create passes.
+// steps names the steps that create passes.
 type steps struct{ created, locked, checked, written step }
 
 var (
@@ -34,9 +34,9 @@ var (
 	rightSteps  = steps{stepRightCreated, "", "", stepRightWritten}
 )
 
-// create is step 2: it makes the file at path, with a claim of ours, and its own lock. The
-// error matches fs.ErrExist when something is there, and is errMoved when it is worth
-// another look. When it fails, nothing of ours is left.
+// create is step 2: it makes the file at path, with its own lock and a claim of ours. The
+// error matches fs.ErrExist when something is there, and is errMoved when another look is
+// worth it. On failure nothing of ours is left.
 func (a *attempt) create(ctx context.Context, path string, mode platform.Mode, at steps) (*ownFile, error) {
 	if a.marks() && !a.fallback {
 		return a.createInPlace(ctx, path, true, mode, at)
@@ -44,10 +44,10 @@ func (a *attempt) create(ctx context.Context, path string, mode platform.Mode, a
 	return a.createAside(ctx, path, mode, at)
 }
 
-// createInPlace makes the file with a mark, by one act, then locks it and writes the claim.
-// The mark stays. It says that whoever made the file locks it: so if its lock is free and it
-// has no whole claim, its maker died here. Whether the claim is whole is read from its
-// content, as taking the mark away would be a second write, which a loss of power could
+// createInPlace makes the file with its mark, by one act, then locks it and writes the
+// claim. The mark stays. It says that whoever made the file locks it: if its lock is free
+// and it has no whole claim, its maker died here. The content tells whether the claim is
+// whole. Taking the mark away instead would be a second write, which a loss of power could
 // keep without the first.
 func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mode platform.Mode, at steps) (*ownFile, error) {
 	f, err := platform.Create(path, mark)
@@ -56,8 +56,8 @@ func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mod
 	}
 	a.at(at.created)
 	if a.hasOwnLocks() {
-		// Rule A. Who may have its lock is only looking, or taking it for a dead
-		// one's, and then rule B keeps us from using it.
+		// Rule A. Whoever has its lock now only looks, or takes it for a dead holder's.
+		// Then rule B keeps us from using it.
 		if f, err = a.patience.lockOwn(ctx, a, f, path, mode); err == platform.ErrBusy {
 			err = a.locked(a.file.Path, nil, StateHeld, EvidenceKernelLockHeld)
 		}
@@ -81,12 +81,12 @@ func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mod
 	return own, err
 }
 
-// createAside is for where a mark is not kept, or proves nothing as nobody can tell whether
-// the file's lock is free. The file appears at path (link(2)) only when the claim in it is
-// whole, and its own lock ours; a crash before leaves it under another name, in nobody's
-// way.
+// createAside is for places where a mark is not kept, or proves nothing because nobody can
+// tell whether the file's lock is free. The file appears at path (link(2)) only when its
+// claim is whole and its own lock ours. A crash before that leaves it under another name,
+// in nobody's way.
 func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mode, at steps) (*ownFile, error) {
-	aside := a.marker + ".new" // one name, where whoever comes next can tell whether it is in use
+	aside := a.marker + ".new" // one name for all, where the next one can tell whether it is in use
 	if a.renews() {
 		aside = a.marker + "." + newNonce()
 	}
@@ -98,7 +98,7 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	}
 	if a.hasOwnLocks() {
 		if f, err = a.patience.lockOwn(ctx, a, f, aside, mode); err == platform.ErrBusy {
-			err = errMoved // who has it takes it for a leftover
+			err = errMoved // whoever has it takes it for a leftover
 		}
 		if err != nil {
 			abandon(f, aside)
@@ -119,7 +119,7 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	a.at(at.written)
 	err = f.Link(path)
 	if errors.Is(err, errors.ErrUnsupported) {
-		// Without hard links, what a crash leaves half made only age clears.
+		// Without hard links, only age clears what a crash leaves half made.
 		if err := a.discard(own); err != nil {
 			return nil, err
 		}
@@ -137,8 +137,8 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	return own, nil
 }
 
-// removeLeftover removes what somebody who died has left aside, under the one name that
-// all use. The error is errMoved when that is done, or is being done.
+// removeLeftover removes the file that a dead process has left aside, under the one name
+// that all use. The error is errMoved when that is done, or its maker is still at work.
 func (a *attempt) removeLeftover(ctx context.Context, aside string) error {
 	f, err := a.lookLocked(ctx, aside, platform.Exclusive)
 	var locked *ErrLocked
@@ -156,8 +156,8 @@ func (a *attempt) removeLeftover(ctx context.Context, aside string) error {
 	return joined(err, f.close())
 }
 
-// writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure the
-// file is removed.
+// writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure it
+// removes the file.
 func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) (*ownFile, error) {
 	own := &ownFile{file: f, path: path, claim: a.newClaim(f.ID(), mode), remembered: !a.fsys.Trusted}
 	data, err := a.encode(own.claim)
@@ -206,10 +206,10 @@ func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
 	return c
 }
 
-// newNonce returns 16 random bytes, in base32.
+// newNonce returns at least 128 random bits, in base32.
 func newNonce() string { return rand.Text() }
 
-// encode gives a claim of ours as Format.Fields wants it.
+// encode encodes a claim of ours, with the fields of Format.Fields.
 func (a *attempt) encode(c LockInfo) ([]byte, error) {
 	if a.file.Format == nil || a.file.Format.Fields == nil {
 		return c.encode(nil)
@@ -221,14 +221,14 @@ func (a *attempt) encode(c LockInfo) ([]byte, error) {
 // the kernel that they ask may not be the one that knows.
 func (a *attempt) renews() bool { return a.fallback || !a.fsys.Trusted }
 
-// renewalTime has no fraction, and so always the same length when encoded: a
+// renewalTime drops the fraction, so that the encoded time always has the same length: a
 // renewal overwrites the claim in place.
 func renewalTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// isOurs returns nil if the path leads to the very file that we made, and ErrLost if it
-// doesn't, or if somebody has written something else into it. Whether it was written to is
-// told by its time, so that it need not be read again as a rule: that of the last write is
-// at most the time after ours, unless somebody wrote later, or set it.
+// isOurs returns nil if the path leads to the very file that we made, with what we wrote in
+// it, and else ErrLost. As a rule the file's time tells whether somebody wrote to it, and
+// it need not be read. That time is at most the time after our last write, unless somebody
+// wrote later, or set it.
 func (o *ownFile) isOurs() error {
 	info, id, err := platform.Look(o.path)
 	switch {
@@ -254,9 +254,9 @@ func (o *ownFile) isOurs() error {
 	return nil
 }
 
-// sayReleased has the claim say that it was released, through the open file, in one of
-// two ways: an append-only file can still be written over by who has it open, and a
-// filesystem without a block to spare, where that takes one, still changes a mode.
+// sayReleased makes the claim say that it was released, through the open file, in one of
+// two ways. An append-only file can still be written over by whoever has it open. A
+// filesystem without a block to spare, where writing takes one, still changes a mode.
 func (o *ownFile) sayReleased() error {
 	if o.saysReleased == 0 {
 		return nil // the kernel lock says it all

@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. What in a space or
-// a name can't safely be in the name of a file is written as %XX, its bytes in
-// hexadecimal.
+// Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. Bytes of a space or a
+// name that can't safely be in a file's name are written as %XX, in hexadecimal. A Dir may
+// be copied, and used by several goroutines at once.
 type Dir struct {
-	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the
-	// folder that it is in is there.
+	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the folder
+	// above it is there.
 	Path string
 	// File has the settings for all of the locks; its Path is not used.
 	File File
@@ -26,22 +26,22 @@ type Dir struct {
 
 var _ SharedLocker = Dir{}
 
-// Acquire is File.Acquire.
+// Acquire is File.Acquire of the key's File.
 func (d Dir) Acquire(ctx context.Context, key Key) (Hold, error) {
 	return d.acquire(ctx, key, File.Acquire)
 }
 
-// TryAcquire is File.TryAcquire.
+// TryAcquire is File.TryAcquire of the key's File.
 func (d Dir) TryAcquire(ctx context.Context, key Key) (Hold, error) {
 	return d.acquire(ctx, key, File.TryAcquire)
 }
 
-// AcquireShared is File.AcquireShared.
+// AcquireShared is File.AcquireShared of the key's File.
 func (d Dir) AcquireShared(ctx context.Context, key Key) (Hold, error) {
 	return d.acquire(ctx, key, File.AcquireShared)
 }
 
-// TryAcquireShared is File.TryAcquireShared.
+// TryAcquireShared is File.TryAcquireShared of the key's File.
 func (d Dir) TryAcquireShared(ctx context.Context, key Key) (Hold, error) {
 	return d.acquire(ctx, key, File.TryAcquireShared)
 }
@@ -58,7 +58,9 @@ func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Contex
 	return held, nil
 }
 
-// At returns the File of a key. Acquiring it makes the folders that Dir's own methods do.
+// At returns the File of a key. Acquiring it makes the folders that Dir's own methods make.
+// The error matches ErrInvalidName when Path or a part of the key is empty, or a part is
+// too long for the name of a file.
 func (d Dir) At(key Key) (File, error) {
 	f := d.File
 	space, name := escape(key.Space), escape(key.Name)+".lock"
@@ -73,11 +75,12 @@ func (d Dir) At(key Key) (File, error) {
 	return f, checkPath(f.Path)
 }
 
-// isOfDir reports whether f is what Dir.At has returned, and its folder for us to make.
+// isOfDir reports whether f is what Dir.At has returned, so that its folder is ours to
+// make.
 func (f File) isOfDir() bool { return f.space != "" && filepath.Dir(f.Path) == f.space }
 
-// makeFolders makes the folder of a File of Dir.At, and the one that this is in. What is
-// above may be mistyped, and is left to the caller.
+// makeFolders makes the folder of a File of Dir.At, and the one above it. What is above
+// that may be mistyped, and is left to the caller.
 func (f File) makeFolders() error {
 	if !f.isOfDir() {
 		return nil
@@ -98,12 +101,13 @@ func (f File) makeFolders() error {
 
 var errNoFolder = fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
 
-// List yields the locks below the folder that somebody has, or died holding, and, on
-// Linux, those who wait in the kernel for them: see Status.Entries.
+// List yields the locks below the folder that somebody holds, or died holding, and, on
+// Linux, those who wait in the kernel for them: see Status.Entries. What can't be read
+// comes as an error, and the rest follows. Before anything was acquired, it yields nothing.
 func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		// Absolute, as the paths of a Status are; and a link to the folder counts
-		// as the folder, which it is for At.
+		// The path becomes absolute, as it is in a Status. A link to the folder counts as
+		// the folder, as it does for At.
 		d, err := d.absolute()
 		if err != nil {
 			yield(Entry{}, err)
@@ -148,8 +152,8 @@ func (d Dir) absolute() (Dir, error) {
 	return d, nil
 }
 
-// judge looks again at what List found, if File has settings by which acquiring
-// would judge it otherwise.
+// judge looks again at what List found, if File has settings by which acquiring would judge
+// it otherwise.
 func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.KernelLocks) (Status, error) {
 	if !d.File.ownParse() && d.File.StaleAfter == 0 {
 		return s, nil
@@ -165,7 +169,7 @@ func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.Kernel
 	return p.inspect(ctx, locks)
 }
 
-// key is the inverse of At; false, and no key, for what is not the path of one.
+// key is the inverse of At. It returns false for a path that At does not make.
 func (d Dir) key(path string) (Key, bool) {
 	folder, file := filepath.Split(path)
 	name, ok := strings.CutSuffix(file, ".lock")
@@ -185,10 +189,10 @@ func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		// No name is one of the files beside a lock file.
+		// No name may be that of a file beside a lock file.
 		beside := strings.HasPrefix(s[i:], markerSuffix)
 		plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 && i < len(s)-1 && !beside
-		if plain && (i > 0 || filepath.IsLocal(s)) { // "NUL" is none on Windows
+		if plain && (i > 0 || filepath.IsLocal(s)) { // "NUL" is no file on Windows
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
@@ -197,8 +201,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape returns something that escapes to something else for what escape did not
-// make.
+// unescape is the inverse of escape. From a text that escape did not make, it makes one
+// that escapes to another text.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

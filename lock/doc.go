@@ -1,25 +1,26 @@
-// Package lock takes locks between processes, by files, and knows whether a holder
-// still lives because the kernel says so.
+// Package lock takes locks between processes, by files. The kernel says whether a holder
+// still lives.
 //
 //	deploy := lock.File{Path: "deploy.lock", Cmd: "deploy"}
 //	err := deploy.Do(ctx, func(ctx context.Context) error {
 //		return work(ctx) // ctx ends if the lock is lost
 //	})
 //
-// The lock file, at File.Path, exists while someone holds the lock, or died holding
-// it. It says who, as one JSON object, the claim (see LockInfo). Whoever holds the lock
-// has the kernel's lock on that very file, which the kernel drops when they die, however
-// they die. A second file, the sibling at Path+".flock", is the queue.
+// The lock file, at File.Path, exists while someone holds the lock, or died holding it. It
+// says who: the claim in it is one JSON object (see LockInfo). The holder has the kernel's
+// lock on that very file. The kernel drops it when the holder dies, however it dies. A
+// second file, the sibling at Path+".flock", is the queue.
 //
-// Acquire waits in that queue, and can be cancelled at any time; TryAcquire does not
-// wait. Do and TryDo see to the release. With the shared forms readers have the lock
-// together. AcquireAll takes several locks in an order that can't deadlock; Update
-// changes a file under its own lock, durably. Locker is the interface of engines: Dir, a
-// folder of lock files, and package pg.
+// Acquire waits in that queue, and can be cancelled at any time. TryAcquire does not wait.
+// Do and TryDo see to the release. With the shared forms, readers have the lock together.
+// AcquireAll takes several locks in an order that can't deadlock. Update changes a file
+// under its own lock, durably. Locker is the interface of engines: Dir, a folder of lock
+// files, and package pg.
 //
-// The locks are advisory: they bind those who ask. Where the kernel's word is no proof
-// (NFS, FUSE and the like, and systems without kernel locks), pid, host and age decide,
-// holders renew their claims, and File.RequireKernelLock refuses.
+// The locks are advisory: they bind those who ask. On some systems the kernel's word is no
+// proof: on NFS, FUSE and the like, and where there are no kernel locks. There pid, host
+// and age decide, and holders renew their claims. With File.RequireKernelLock, acquiring
+// refuses.
 //
 // ARCHITECTURE.md in the repository describes the protocol, FORMATS.md the files, and
 // GUARANTEES.md what can be relied on, and what can't.

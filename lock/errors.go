@@ -11,12 +11,12 @@ import (
 
 // Errors that acquiring returns.
 var (
-	// ErrTimeout is matched by the *ErrLocked that Acquire returns when the
-	// context's deadline passed while it waited.
+	// ErrTimeout is matched by the error of an Acquire whose context's deadline passed
+	// while it waited: an *ErrLocked, unless nobody was in the way by then.
 	ErrTimeout = errors.New("timed out waiting for the lock")
 
-	// ErrReentrant is matched by the *ErrLocked for a lock that the caller's own
-	// context holds: waiting for it would be for ever.
+	// ErrReentrant is matched by the *ErrLocked for a lock that the caller's own context
+	// holds: waiting for it would never end.
 	ErrReentrant = errors.New("the caller holds this lock already")
 
 	// ErrUnsupported is returned when File.RequireKernelLock is set and the
@@ -31,31 +31,30 @@ var (
 
 // Errors that holding and releasing return.
 var (
-	// ErrLost is returned by Release, and is the cause of a hold's context, when
-	// the lock is no longer the holder's: the lock file is not the one that it
-	// made, as someone removed or took it (what is there has been left alone); or
-	// the database's session has ended.
+	// ErrLost is matched by the error of Release, and by the cause of a hold's context,
+	// when the lock is no longer the holder's. Someone has removed or replaced the lock
+	// file that the holder made (what is there now is left alone), or the database's
+	// session has ended.
 	ErrLost = errors.New("lock lost: it is no longer ours")
 )
 
-// errReleased is the error of what needs a lock that the caller has let go of.
+// errReleased is the error of calls that need a lock which was released.
 var errReleased = errors.New("the lock was released")
 
-// What the steps of an acquisition tell each other; compared as they are.
+// Signals between the steps of an acquisition, compared by identity.
 var (
-	// errMoved says that a path leads elsewhere by now, so that all must look again.
+	// errMoved says that a path leads elsewhere by now, so that the caller must look again.
 	errMoved = errors.New("the file at the path is another one by now")
-	// errQueued says that someone has the turnstile: waiting, or on their way in.
+	// errQueued says that someone has the turnstile: they wait, or are on their way in.
 	errQueued = errors.New("turnstile is taken")
 )
 
-// ErrLocked is returned, as a pointer, when somebody else has the lock, or may
-// have: for contention, and for nothing else. It is a type, and not a value to compare
-// with:
+// ErrLocked is returned, as a pointer, for contention and for nothing else: somebody has
+// the lock, or may have it. It is a type, and not a value to compare with:
 //
 //	var locked *lock.ErrLocked
 //	if errors.As(err, &locked) {
-//		log.Print(locked.Info) // who has it, if that is known
+//		log.Print(locked.Info) // the holder, if it is known
 //	}
 type ErrLocked struct {
 	// RepoID is set by RepoLock.
@@ -65,9 +64,9 @@ type ErrLocked struct {
 	// Path is the lock file, absolute; the lock's key where there is no file.
 	Path string
 
-	// Shared says that it is readers who have it. Processes is who that is, one for each,
-	// by the kernel's list (Linux), as far as that tells. For an exclusive holder it is
-	// set only if Info is nil.
+	// Shared says that readers have the lock. Processes are the holders, each reader one,
+	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
+	// Info is nil.
 	Shared    bool
 	Processes []Process
 
@@ -84,9 +83,8 @@ type ErrLocked struct {
 	now time.Time
 }
 
-// Unwrap returns the reason for which a wait ended, or was not begun, so that
-// errors.Is finds ErrTimeout, context.DeadlineExceeded, context.Canceled or
-// ErrReentrant.
+// Unwrap returns Cause, so that errors.Is finds ErrTimeout, context.DeadlineExceeded,
+// context.Canceled or ErrReentrant.
 func (e *ErrLocked) Unwrap() error { return e.Cause }
 
 // Error says what is locked, by whom, since when, on what evidence, and what can be
@@ -129,7 +127,7 @@ func (e *ErrLocked) isHeld() string {
 	return " is held"
 }
 
-// who names those who have the lock; "" if they are not known.
+// who names the holders; "" if they are not known.
 func (e *ErrLocked) who() string {
 	switch {
 	case e.Shared && len(e.Processes) > 1:
@@ -166,10 +164,10 @@ func pidsOf(processes []Process) string {
 	return strings.Join(names, ", ")
 }
 
-// UserMessage explains a failed wait to the user of a program: what could not be
-// had, how long it was waited for, who has it and since when, and three things to
-// try. prefix is the program's for settings.FromEnv; empty if it has none. The
-// words are those of jit, an issue tracker for agents.
+// UserMessage explains a failed wait to the user of a program: the lock, how long the wait
+// was, who holds it and since when, and three things to try. prefix is the program's for
+// settings.FromEnv; empty if it has none. The words are those of jit, an issue tracker for
+// agents.
 func (e *ErrLocked) UserMessage(prefix string) string {
 	var b strings.Builder
 	if errors.Is(e, ErrTimeout) {
@@ -243,8 +241,8 @@ func (e Evidence) hint() string {
 	return ""
 }
 
-// joined is err with a second error that came of dealing with it. Unlike
-// errors.Join it leaves err as it is when there is none.
+// joined returns err with a second error, from the clean-up after it. Unlike errors.Join it
+// leaves err as it is when there is no second one.
 func joined(err, second error) error {
 	switch {
 	case second == nil:
@@ -255,7 +253,7 @@ func joined(err, second error) error {
 	return errors.Join(err, second)
 }
 
-// contextError is why ctx is done: its error, with the cause if there is another.
+// contextError is the error of ctx, with its cause if that is another.
 func contextError(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)

@@ -27,7 +27,7 @@ const (
 	// Of StateHeld.
 	EvidenceKernelLockHeld Evidence = "kernel lock held"
 	EvidenceOthersWait     Evidence = "others wait for the lock"
-	// EvidenceBeingReclaimed is also StateUnknown's, when the marker's owner is.
+	// EvidenceBeingReclaimed is also of StateUnknown, when the marker's owner is unknown.
 	EvidenceBeingReclaimed Evidence = "its marker, the file beside it that ends in .reclaim, is another process's"
 	EvidenceSameProcess    Evidence = "the process that wrote the claim is running"
 	EvidenceBeganBefore    Evidence = "the process with the claim's pid began before the claim was made"
@@ -59,7 +59,7 @@ type kernelFact uint8
 
 const (
 	kernelUnknown kernelFact = iota // fallback mode, or it may not be looked at
-	kernelFree                      // we hold it, or were just given it
+	kernelFree                      // we have it, or just had it
 	kernelHeld                      // another open file holds it
 )
 
@@ -91,25 +91,25 @@ type facts struct {
 	content contentFact
 
 	// Of what is no claim:
-	marked bool // as ours are, from the act that creates them, on filesystems that keep marks
-	nuls   bool // nothing but NULs, and at least one
+	marked bool // it bears a mark that means something here, and at most the beginning of a claim
+	nuls   bool // nothing but NULs, at least one, and nobody who could write has it open
 
 	// Of a claim:
 	released  bool
 	origin    originFact
 	process   platform.Liveness // meaningful if originHere
-	began     bool              // ... and whoever has its pid now began before it was made
+	began     bool              // ... and the process that has its pid now began before it was made
 	underLock bool              // made under a kernel lock that its maker trusted
 	sameKind  bool              // ... on a filesystem of the kind that we see it on
 	copied    bool              // ... and it lies in another file than it was written to
-	shared    bool              // by the first of several readers
+	shared    bool              // made by the first of several readers
 
 	age        time.Duration
 	staleAfter time.Duration // negative: age proves nothing
 }
 
-// judge is the ladder of evidence: the first rung that holds decides on a lock file. Nothing
-// else in this package calls a holder dead.
+// judge is the ladder of evidence: the first rung that holds decides on a lock file.
+// Nothing else in this package calls a holder dead.
 func judge(f facts) (State, Evidence) {
 	whole := f.content == contentClaim
 	here := whole && f.origin == originHere
@@ -120,7 +120,7 @@ func judge(f facts) (State, Evidence) {
 	// Whoever holds the kernel lock lives.
 	case f.kernel == kernelHeld:
 		return StateHeld, EvidenceKernelLockHeld
-	// What no participant writes, or nobody here may touch, is nobody's to remove.
+	// A file that no participant writes, or that we may not touch, is nobody's to remove.
 	case f.content == contentAlien:
 		return StateUnknown, EvidenceNotALockFile
 	case f.content == contentForbidden:
@@ -130,39 +130,39 @@ func judge(f facts) (State, Evidence) {
 	// 0. The holder's own word.
 	case whole && f.released:
 		return StateDead, EvidenceSaysReleased
-	// 1. Two proofs must not contradict each other; fail closed. (A shared claim
-	// outlives the reader who wrote it, until the last reader is gone; and a copy of a
-	// claim proves nothing.)
+	// 1. The very process of the claim runs. If the lock is free all the same, two proofs
+	// contradict each other: fail closed. (A shared claim outlives the reader who wrote it,
+	// until the last reader is gone. A copy of a claim proves nothing.)
 	case here && f.process == platform.Alive && !f.copied && !(own && f.shared):
 		return StateHeld, EvidenceSameProcess
-	// A clock that was set forward since can make a holder look younger than its
-	// claim, so only the reverse proves something.
+	// A clock set forward since can make a holder look younger than its claim. So only the
+	// reverse proves something.
 	case here && f.process == platform.Exists && f.began && !own:
 		return StateHeld, EvidenceBeganBefore
 	// 2. Made under the kernel lock that is free now.
 	case own:
 		return StateDead, EvidenceKernelLockFree
-	// 3. Who makes a lock file has its kernel lock until the claim is whole, and after.
+	// 3. The maker of a lock file has its kernel lock until the claim is whole, and after.
 	case proof && f.content == contentNone && f.marked:
 		return StateDead, EvidenceIncomplete
-	// 4. The pid's own evidence. (Of readers, it is only the first one's.)
+	// 4. The pid's own evidence. (A shared claim has only the first reader's pid.)
 	case here && f.process == platform.Gone && (!f.shared || proof):
 		return StateDead, EvidenceProcessGone
 	case here && f.process == platform.Replaced && (!f.shared || proof):
 		return StateDead, EvidencePIDReused
-	// 5. Nothing on a local filesystem survives a restart but files; and nothing but
-	// a loss of power leaves one of NULs. (The file's time says nothing: a clock that
-	// is set forward makes every file look older than the boot.)
+	// 5. No holder on a local filesystem survives a restart; only files do. Only a loss of
+	// power leaves a file of NULs. (The file's time proves nothing: a clock set forward
+	// makes every file look older than the boot.)
 	case proof && whole && f.underLock && f.origin == originEarlierBoot:
 		return StateDead, EvidenceMachineRestarted
 	case proof && f.content == contentNone && f.nuls:
 		return StateDead, EvidencePowerLost
-	// 6. What proves nothing ages, where the caller allows age; but whoever has a
-	// kernel lock that proves something does not renew, however long it lives.
+	// 6. A claim that proves nothing ages, where the caller allows it. A claim made under a
+	// trusted kernel lock does not: its holder never renews it, however long it lives.
 	case f.staleAfter >= 0 && f.age > f.staleAfter && !(whole && f.underLock):
 		return StateDead, EvidenceAged
 	}
-	// 7. Locked; the rest only says why.
+	// 7. Treated as held; the rest only says why.
 	switch {
 	case !whole:
 		return StateUnknown, EvidenceUnreadable

@@ -11,23 +11,22 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// The fence lies in the sibling as 20 decimal digits and a newline. Bytes 0 and 1
-// are left alone: they are what is locked, and on Windows a locked byte can't be
-// read.
+// The fence lies in the sibling as 20 decimal digits and a newline. Bytes 0 and 1 are left
+// alone: they are locked, and on Windows a locked byte can't be read.
 const (
 	fenceOffset = 2
 	fenceDigits = 20
 )
 
-// Fence returns a number that is greater than that of every earlier holder of
-// this lock who asked for one. A resource that remembers the greatest number it
-// has seen can so refuse a writer who no longer holds the lock.
+// Fence returns a number greater than that of every earlier holder of this lock who asked
+// for one. A resource that remembers the greatest number it has seen can refuse a writer
+// who no longer holds the lock.
 //
-// It is max(previous + 1, Unix nanoseconds), kept in the sibling: a lost sibling,
-// or a clock set back, does not rewind it (both together may). One FileHold always
-// gives the same number. On error no number has been given, and asking again is
-// allowed. After Release there is none, unless it was asked for before; who has lost the
-// lock gets ErrLost. A shared lock has no fence (errors.ErrUnsupported).
+// The number is max(previous + 1, Unix nanoseconds), kept in the sibling. A lost sibling,
+// or a clock set back, does not rewind it; both together may. One FileHold always gives the
+// same number. On error no number was given, and the caller may ask again. After Release,
+// or a loss (ErrLost), only a number that was asked for before is given. A shared lock has
+// no fence (errors.ErrUnsupported).
 func (h *FileHold) Fence() (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,14 +43,14 @@ func (h *FileHold) Fence() (int64, error) {
 	case h.left:
 		return 0, pathError("fence", a.file.Path, errReleased)
 	}
-	// Whoever was robbed must not get a greater number than who has the lock now.
+	// A holder who was robbed must not get a greater number than the present one.
 	if err := h.own.isOurs(); errors.Is(err, ErrLost) {
 		h.lose()
 		return 0, pathError("fence", a.file.Path, err)
 	} else if err != nil {
 		return 0, err
 	}
-	// Only the holder comes here, so reading and raising is one step to others.
+	// Only the holder comes here, so to others reading and raising is one step.
 	f, err := platform.Open(a.sibling, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return 0, fmt.Errorf("lock: fence: %w", err)
@@ -72,8 +71,8 @@ func (h *FileHold) Fence() (int64, error) {
 	return fence, nil
 }
 
-// readFence returns 0 where there is no fence yet, or where NULs are all that a
-// machine which lost power has left of it. Other contents are not ours to change.
+// readFence returns 0 where there is no fence yet, or only the NULs that a loss of power
+// left of it. Any other content is not ours to change, and an error.
 func readFence(f *platform.File) (int64, error) {
 	contents, err := f.Read(maxClaim)
 	if err != nil {

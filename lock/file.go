@@ -16,40 +16,37 @@ type File struct {
 	// exist and be writable.
 	Path string
 
-	// Cmd is kept in the lock file, to tell people what the holder is doing. It
-	// may have up to 8 KiB.
+	// Cmd is kept in the lock file, to tell people what the holder is doing: at most 8 KiB.
 	Cmd string
 
-	// StaleAfter is the age beyond which a claim that proves nothing (another
-	// program's, whose pid another process may have by now; or one from another host)
-	// is taken for a dead holder's. A negative value means never. The age of a holder
-	// that is proven alive plays no part.
+	// StaleAfter is the age beyond which a claim that proves nothing is taken for a dead
+	// holder's: one from another host, or another program's, whose pid another process may
+	// have by now. A negative value means never. Age plays no part for a holder that is
+	// proven alive.
 	//
-	// 0 means DefaultStaleAfter; but only a value that the caller has set lets
-	// age decide on a file whose content is no claim, nor the beginning of one, as
-	// that may be somebody's data, put there by mistake.
+	// 0 means DefaultStaleAfter. A value that the caller sets also lets age decide on a
+	// file whose content is no claim, nor the beginning of one. Without it such a file
+	// stays: it may be somebody's data, put there by mistake.
 	//
-	// In fallback mode, and on filesystems that are not trusted, the holder
-	// renews its claim three times in this span, which its claim names for others.
+	// In fallback mode, and on filesystems that are not trusted, the holder renews its
+	// claim three times in this span. The claim names the span for others.
 	StaleAfter time.Duration
 
-	// RequireKernelLock makes acquiring fail with ErrUnsupported where the
-	// kernel can't prove whether a holder lives, rather than go by its rules on
-	// pid and age.
+	// RequireKernelLock makes acquiring fail with ErrUnsupported where the kernel can't
+	// prove whether a holder lives. Otherwise rules on pid and age decide there.
 	RequireKernelLock bool
 
-	// OnWait, if set, is called when an Acquire has waited for OnWaitAfter (0
-	// means a second), with who is in the way. It is called once at most, in
-	// another goroutine, and not after Acquire has returned; Acquire waits for
-	// it to return.
+	// OnWait, if set, is called when an Acquire has waited for OnWaitAfter (0 means a
+	// second), with the holder who is in the way. It is called at most once, in another
+	// goroutine, and not after Acquire has returned. Acquire waits for it to return.
 	OnWait      func(*ErrLocked)
 	OnWaitAfter time.Duration
 
 	// Observer, if set, is told what becomes of the lock.
 	Observer Observer
 
-	// Format, if set, makes the lock file one that other programs understand, which
-	// have a format of their own.
+	// Format, if set, makes the lock file one that other programs, with a format of their
+	// own, understand.
 	Format *Format
 
 	// Of RepoLock:
@@ -57,7 +54,7 @@ type File struct {
 	clock    func() time.Time
 	pidAlive func(int) bool
 
-	// Of Dir.At: the space's folder, which acquiring makes, and the one that it is in.
+	// Of Dir.At: the space's folder, which acquiring makes, with the one above it.
 	space string
 
 	// Only tests set these: park is called at each step of the protocol;
@@ -66,16 +63,16 @@ type File struct {
 	noKernelLock bool
 }
 
-// Format is what other programs' lock files have, that holdfast's have not. Each of its
-// fields may be nil.
+// Format is how lock files of other programs differ from holdfast's own. Each field may be
+// nil.
 type Format struct {
-	// Fields returns what the claim is to have beyond LockInfo's own fields, by
-	// name. It must give the same for the same Nonce, as it is called again when a
-	// claim is renewed.
+	// Fields returns further fields of the claim, by name; LockInfo's own names are refused
+	// with ErrInvalidName. It must give the same for the same Nonce, as a renewal calls it
+	// again.
 	Fields func(LockInfo) map[string]string
-	// Parse reads what is in a lock file, of this program or another. What it
-	// returns an error for is nobody's to remove: it stays locked, whatever its
-	// age. It must understand what Fields makes.
+	// Parse reads a lock file, of this program or another. A file for which it returns an
+	// error is nobody's to remove, save what a crash of holdfast left half written: it
+	// stays locked, whatever its age. It must understand what Fields makes.
 	Parse func(data []byte) (LockInfo, error)
 }
 

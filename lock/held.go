@@ -8,10 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
-// holds is every lock that this process holds. It keeps them reachable: a lock
-// whose FileHold the caller dropped stays locked until the process ends, rather than
-// be let go by the garbage collector at a time of its choosing. Guarded by
-// holdsMu.
+// holds is every lock that this process holds. It keeps them reachable. Without it the
+// garbage collector would let go of a lock whose FileHold the caller dropped, at a time of
+// its choosing; so that lock stays until the process ends. Guarded by holdsMu.
 var (
 	holdsMu sync.Mutex
 	holds   = map[*FileHold]struct{}{}
@@ -29,14 +28,14 @@ type FileHold struct {
 
 	mu       sync.Mutex // guards what follows, and the lock file
 	left     bool       // the lock file is no longer ours, by our hand or another's
-	over     bool       // nothing is left to be let go of
+	over     bool       // nothing is left to let go of
 	retrying bool       // a goroutine goes on letting go
 	isLost   bool
 	fence    int64 // 0: not asked for yet
 }
 
-// hold makes an attempt that has the lock a FileHold, and tells the Observer. If that panics,
-// the lock is released.
+// hold turns an attempt that has the lock into a FileHold, and tells the Observer. If that
+// panics, it releases the lock.
 func (a *attempt) hold(own *ownFile) *FileHold {
 	a.clearMarkers(context.Background())
 	now := time.Now()
@@ -63,8 +62,8 @@ func (a *attempt) hold(own *ownFile) *FileHold {
 	return h
 }
 
-// Info returns the claim that is in the lock file; for one of several readers, what it
-// would be had this one written it.
+// Info returns the claim that is in the lock file. For one of several readers it is the
+// claim that this one would have written.
 func (h *FileHold) Info() LockInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,10 +73,10 @@ func (h *FileHold) Info() LockInfo {
 // Path returns the lock file, as an absolute path.
 func (h *FileHold) Path() string { return h.attempt.file.Path }
 
-// Lost is closed when the lock is found to be no longer ours. Where the kernel
-// lock is trustworthy, only a hand that removes the lock file can bring that
-// about, and Release finds it. In fallback mode, and on filesystems that are not
-// trusted, the holder looks while it holds.
+// Lost is closed when the lock is found to be no longer ours. Where the kernel lock is
+// trustworthy, only a hand that removes the lock file can bring that about, and Release or
+// Fence finds it. In fallback mode, and on filesystems that are not trusted, the holder
+// looks while it holds.
 func (h *FileHold) Lost() <-chan struct{} { return h.contexts.Lost() }
 
 // check returns ErrLost if the lock is no longer ours.

@@ -17,11 +17,11 @@ import (
 // LockInfo is a claim: what a lock file says of its holder, as one JSON object.
 //
 // PID, CreatedAt and Cmd are those of the agency command's lock file, and all that a
-// program needs to write in order to take part. The others say which process that pid meant; they are
-// written by this package, and mean something only in a claim that shows so by a field
-// "holdfast", which has the number of the format, 1. Behind it, "released" is false,
-// until a holder who could not remove the file sets it. Readers tolerate fields that
-// they do not know.
+// program needs to write in order to take part. Hostname and Nonce are read in any claim.
+// The other fields say which process that pid meant. They count only in a claim that this
+// package wrote, which shows by a field "holdfast": the number of the format, 1. Behind it,
+// "released" is false, until a holder who could not remove the file sets it. Readers
+// tolerate fields that they do not know.
 type LockInfo struct {
 	PID       int       `json:"pid"`
 	CreatedAt time.Time `json:"created_at"`
@@ -38,15 +38,14 @@ type LockInfo struct {
 	TimeNamespace uint64 `json:"time_ns,omitempty"`
 	Start         uint64 `json:"start,omitempty"`
 	PIDFD         uint64 `json:"pidfd,omitempty"`
-	// KernelLock names the file whose kernel lock the holder has had since before it
-	// wrote this, as "filesystem:device:inode": the lock file itself (on Windows, the
-	// sibling). Empty in fallback mode, and on a filesystem that the holder did not
-	// trust.
+	// KernelLock names the file whose kernel lock the holder has had since before it wrote
+	// this, as "filesystem:device:inode": the lock file itself (on Windows, the sibling).
+	// It is empty in fallback mode, and on a filesystem that the holder did not trust.
 	KernelLock string `json:"kernel_lock,omitempty"`
 	// Mode is "shared", or empty for an exclusive holder.
 	Mode string `json:"mode,omitempty"`
-	// RenewedAt is when a holder without trustworthy kernel lock last said
-	// that it lives, in whole seconds; and StaleAfter its File's, in nanoseconds.
+	// RenewedAt is when a holder without a trustworthy kernel lock last said that it lives,
+	// in whole seconds. StaleAfter is its File's, in nanoseconds.
 	RenewedAt  time.Time     `json:"renewed_at,omitzero"`
 	StaleAfter time.Duration `json:"stale_after,omitempty"`
 }
@@ -54,11 +53,11 @@ type LockInfo struct {
 // modeShared is LockInfo.Mode of a reader.
 const modeShared = "shared"
 
-// maxCmd keeps the claim, in which a byte of it may take six, below maxClaim.
+// maxCmd keeps the claim below maxClaim: a byte of Cmd may take six in it.
 const maxCmd = 8 << 10
 
-// maxClaim is the size up to which a lock file is read. What is larger was not
-// written by a program that speaks this protocol.
+// maxClaim is the size up to which a lock file is read. A larger one was not written by a
+// program that speaks this protocol.
 const maxClaim = 64 << 10
 
 // A claim is a LockInfo as it lies on disk.
@@ -68,14 +67,14 @@ type claim struct {
 	released bool // by a holder who could not remove the file
 }
 
-// released is how a claim says so; the two texts have one length, so that one can be
-// written over the other in place.
+// How a claim says whether it was released. The texts have one length, so that one can be
+// written over the other.
 const (
 	notReleased = `"released":false`
 	isReleased  = `"released":true `
 )
 
-// process returns who the claim says its holder is.
+// process returns the holder's process, as the claim has it.
 func (c *LockInfo) process() platform.Process {
 	return platform.Process{
 		PID: c.PID, Start: c.Start, PIDFD: c.PIDFD,
@@ -83,8 +82,8 @@ func (c *LockInfo) process() platform.Process {
 	}
 }
 
-// renewed returns when the holder last said that it lives, or a little later: the time
-// in the claim has no fraction.
+// renewed returns when the holder last said that it lives, or up to a second later: the
+// time in the claim has no fraction.
 func (c *LockInfo) renewed() time.Time {
 	if said := c.RenewedAt.Add(time.Second); !c.RenewedAt.IsZero() && said.After(c.CreatedAt) {
 		return said
@@ -92,9 +91,9 @@ func (c *LockInfo) renewed() time.Time {
 	return c.CreatedAt
 }
 
-// encode gives the claim as one line of JSON, byte for byte what package json would
-// make of it, with further fields behind. That package takes 30 µs when its caches are
-// cold, as they are for whoever has waited, with everybody behind waiting in turn.
+// encode gives the claim as one line of JSON, byte for byte what package json would make of
+// it, with further fields behind. Package json takes 30 µs when its caches are cold. They
+// are cold in a process that has waited, and everybody behind waits for it.
 func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	for _, t := range []time.Time{c.CreatedAt, c.RenewedAt} {
 		if y := t.Year(); y < 0 || y > 9999 {
@@ -139,7 +138,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		// Package json reads a name in capitals as the same.
+		// Package json ignores case in names.
 		if slices.ContainsFunc(fieldNames, func(own string) bool { return strings.EqualFold(own, name) }) {
 			return nil, fmt.Errorf("%w: the claim has a field %q of its own", ErrInvalidName, name)
 		}
@@ -152,7 +151,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	return b, nil
 }
 
-// fieldNames are those of a claim.
+// fieldNames are the names of a claim's own fields.
 var fieldNames = []string{"pid", "created_at", "cmd", "holdfast", "released", "nonce", "hostname", "boot_id", "pid_ns",
 	"time_ns", "start", "pidfd", "kernel_lock", "mode", "renewed_at", "stale_after"}
 
@@ -172,8 +171,8 @@ var (
 	errNoCreatedAt = errors.New("no created_at")
 )
 
-// decodeClaim reads a claim, this package's or another program's, of which pid,
-// created_at and hostname count, cmd and nonce are told, and nothing else can make it
+// decodeClaim reads a claim, of this package or another program. Of another program's, pid,
+// created_at and hostname count, and cmd and nonce are shown; no other field can make it
 // unreadable. A claim without a possible pid, or without a time, is no claim.
 func decodeClaim(data []byte) (*claim, error) {
 	fields, err := fieldsOf(data)
@@ -194,7 +193,7 @@ func decodeClaim(data []byte) (*claim, error) {
 	return &c, c.check()
 }
 
-// identify adds what this package alone writes.
+// identify adds the fields that count only in this package's claims.
 func (c *claim) identify(data []byte, fields map[string]json.RawMessage) {
 	var signature struct {
 		Format   int   `json:"holdfast"`
@@ -214,7 +213,7 @@ func fieldsOf(data []byte) (fields map[string]json.RawMessage, err error) {
 	return fields, err
 }
 
-// decodePID takes any way in which JSON may write a whole number.
+// decodePID takes a whole number in any form that JSON has for it.
 func decodePID(field json.RawMessage) (int, error) {
 	n, err := strconv.ParseFloat(string(bytes.TrimSpace(field)), 64)
 	if err != nil || n != math.Trunc(n) || n <= 0 || n > math.MaxInt32 {

@@ -16,22 +16,21 @@ type Status struct {
 	Path     string    `json:"path"`
 	State    State     `json:"state"`
 	Evidence Evidence  `json:"evidence"`
-	Info     *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or has left
+	Info     *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or its holder has gone
 
-	// Shared says that it is readers who have the lock. Processes is who that is, one
-	// for each, by the kernel's list (Linux), as far as that tells. For an exclusive
-	// holder it is set only if Info is nil.
+	// Shared says that readers have the lock. Processes are the holders, each reader one,
+	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
+	// Info is nil.
 	Shared    bool      `json:"shared,omitempty"`
 	Processes []Process `json:"processes,omitempty"`
-	// Waiters is who waits for the lock, in the order of the queue: one for each
-	// process, as the kernel tells (Linux). Who looks from time to time is not seen.
+	// Waiters are in the order of the queue, one for each process, as the kernel tells
+	// (Linux). A waiter that looks from time to time is not seen.
 	Waiters []Process `json:"waiters,omitempty"`
 }
 
-// Inspect tells who has the lock, and whether they live, by the same evidence
-// that acquiring goes by. It changes nothing on disk, and where the system lists
-// its locks (Linux) it does not touch a lock that is held. The answer may be out
-// of date when it arrives.
+// Inspect tells who has the lock, and whether they live, by the same evidence as acquiring.
+// It changes nothing on disk. Where the system lists its locks (Linux), it does not touch a
+// lock that is held. The answer may be out of date when it arrives.
 func (f File) Inspect(ctx context.Context) (Status, error) {
 	p, err := f.locate()
 	if errors.Is(err, fs.ErrNotExist) && f.isOfDir() {
@@ -62,13 +61,13 @@ func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status
 }
 
 // inspectOnce looks once. betweenSteps says that somebody seems to be between two steps, so
-// that another look may tell more; last, that there will be none.
+// that another look may tell more. last says that there will be no other look.
 func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, last bool) (s Status, betweenSteps bool, err error) {
 	s.Path = p.file.Path
 	f, err := p.look(p.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Who has the sibling's lock is on the way in, or out; or their lock file was
-		// removed, by a hand; or they know no other lock (flock(1)).
+		// Whoever has the sibling's lock is on the way in or out; or a hand removed their
+		// lock file; or they know no other lock (flock(1)).
 		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && locks.Held(sibling) {
 			s.State, s.Evidence = StateHeld, EvidenceKernelLockHeld
 			_, _, s.Processes = p.whoHas(nil, &locks)
@@ -100,8 +99,8 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 	return s, betweenSteps, nil
 }
 
-// inspectMarker: a dead holder whose lock is being taken over, or seems to be, is not to
-// be had as long as that lasts.
+// inspectMarker looks whether a dead holder's lock is being taken over, or seems to be.
+// Nobody else can have it as long as that lasts.
 func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s *Status) {
 	m, err := p.look(p.marker)
 	if err != nil {
@@ -119,9 +118,9 @@ func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s
 	s.State, s.Evidence, s.Info = state, EvidenceBeingReclaimed, m.holder()
 }
 
-// peek tells whether someone has the own lock of a file. Where the system's list does not
-// have it, only trying can tell; that takes the lock for an instant, and whoever meets it
-// looks again. A file that is just being made is left alone, unless touch says that it has been
+// peek tells whether someone has the own lock of a file. If the system's list does not have
+// it, only trying can tell. That takes the lock for an instant, and whoever meets it looks
+// again. A file that is just being made is left alone, unless touch says that it has been
 // for long.
 func (p *place) peek(f *finding, locks platform.KernelLocks, touch bool) (kernelFact, error) {
 	if p.file.noKernelLock {
@@ -157,7 +156,7 @@ func (p *place) peek(f *finding, locks platform.KernelLocks, touch bool) (kernel
 	case err == platform.ErrBusy:
 		return kernelHeld, nil
 	default:
-		// There are none here; or, on NFSv4, none for a file that is open for reading.
+		// There are no locks here; or, on NFSv4, none for a file that is open for reading.
 		return kernelUnknown, nil
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// List inspects every lock below a folder, in the order of their paths: each
-// lock file that has its sibling beside it, each sibling that has none (a free
-// lock), and each file named *.lock that holds a claim. Symbolic links to folders
-// are not followed.
+// List inspects every lock below a folder, in the order of their paths: each lock file that
+// has its sibling beside it, each sibling alone (a free lock), and each file named *.lock
+// that holds a claim. Symbolic links to folders are not followed.
 //
-// What can't be read comes as an error with its path, and the walk goes on.
+// What can't be read comes as an error with its path, and the walk goes on. The cause of a
+// ctx that is done is the last error.
 func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		locks, _ := platform.ListKernelLocks()
@@ -46,8 +46,8 @@ func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 	}
 }
 
-// inspectFound inspects the lock that the file at path belongs to, if any. Of
-// the two files of a lock only one leads to it.
+// inspectFound inspects the lock that the file at path belongs to, if any. Of a lock's two
+// files only one leads to it.
 func inspectFound(ctx context.Context, path string, locks platform.KernelLocks) (s Status, is bool, err error) {
 	lockPath, sibling := strings.CutSuffix(path, siblingSuffix)
 	if !sibling && (!strings.HasSuffix(path, ".lock") || exists(path+siblingSuffix)) {

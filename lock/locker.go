@@ -19,21 +19,21 @@ type Key struct {
 // String gives "space/name".
 func (k Key) String() string { return k.Space + "/" + k.Name }
 
-// Locker is an engine: a Dir of lock files, or a PostgreSQL database (package pg).
-// What is said of File's methods of the same names holds for each engine: waiting,
-// cancelling, and errors, which are an *ErrLocked for contention.
+// Locker is an engine: a Dir of lock files, or a PostgreSQL database (package pg). Every
+// engine waits, cancels and fails as File's methods of the same names do: contention is an
+// *ErrLocked.
 type Locker interface {
 	// Acquire takes the lock, waiting for as long as ctx allows.
 	Acquire(ctx context.Context, key Key) (Hold, error)
 	// TryAcquire takes the lock if nobody has it.
 	TryAcquire(ctx context.Context, key Key) (Hold, error)
-	// List yields who has which lock, and who waits for it. What can't be read
-	// comes as an error, and the rest follows.
+	// List yields the holders and waiters of all locks. What can't be read comes as an
+	// error, and the rest follows.
 	List(ctx context.Context) iter.Seq2[Entry, error]
 }
 
 // SharedLocker is a Locker that has shared locks as well: any number of readers can have
-// one together, and none beside an exclusive holder. A shared lock has no fence.
+// one together, but not beside an exclusive holder. A shared lock has no fence.
 type SharedLocker interface {
 	Locker
 	// AcquireShared takes the lock as a reader, waiting for as long as ctx allows.
@@ -45,7 +45,7 @@ type SharedLocker interface {
 // Hold is a lock that is held. Its methods may be called by several goroutines at
 // once.
 type Hold interface {
-	// Info tells who has it: this process.
+	// Info returns the claim of the holder, which is this process.
 	Info() LockInfo
 	// Fence returns a number greater than that of every earlier holder who asked.
 	Fence() (int64, error)
@@ -53,35 +53,36 @@ type Hold interface {
 	Lost() <-chan struct{}
 	// Context returns a context that carries the hold, and ends when it is lost.
 	Context(parent context.Context) context.Context
-	// Release gives the lock up. Only the first call does so; further ones return
-	// nil. The error matches ErrLost if it was lost.
+	// Release gives up the lock. Once that is done, further calls return nil. The error
+	// matches ErrLost if the lock was lost.
 	Release() error
 }
 
 var _ Hold = (*FileHold)(nil)
 
-// Entry is one holder of a lock, or one who waits for it.
+// Entry is one holder of a lock, or one waiter.
 type Entry struct {
 	Key Key `json:"key"`
 	// Path is the lock file, absolute; empty where the lock has none.
 	Path    string `json:"path,omitempty"`
-	Granted bool   `json:"granted"` // false: they wait
+	Granted bool   `json:"granted"` // false: a waiter
 	// State and Evidence are those of Status.
 	State    State    `json:"state"`
 	Evidence Evidence `json:"evidence,omitempty"`
-	// Info is the claim of who holds, or waits; nil when it is not known.
+	// Info is the claim of the holder, or what is known of the waiter; nil if that is
+	// nothing.
 	Info *LockInfo `json:"who,omitempty"`
-	// Activity is what a database says of the session ("active", "idle"), and
-	// QueryStart since when; of a lock file's waiter, since when it waits.
+	// Activity is what a database says of the session ("active", "idle"), and QueryStart
+	// since when. For a waiter at a lock file, QueryStart is when its wait began.
 	Activity   string    `json:"activity,omitempty"`
 	QueryStart time.Time `json:"query_start,omitzero"`
-	// BlockedBy are the pids of those who are in the way of one who waits.
+	// BlockedBy are the pids of those in a waiter's way.
 	BlockedBy []int `json:"blocked_by,omitempty"`
 }
 
-// Entries are the holders of a lock file, one for each reader, and those who wait for it,
-// one for each process, in the order of the queue. Of a free lock for which nobody waits
-// there are none. Info is nil for those of whom the kernel does not tell the pid.
+// Entries returns the holders of a lock file, one for each reader, and its waiters, one for
+// each process, in the order of the queue. A free lock without waiters has none. Info is
+// nil for those whose pid the kernel does not tell.
 func (s Status) Entries(key Key) (all []Entry) {
 	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Info: s.Info}
 	switch {
@@ -116,8 +117,8 @@ func (s Status) Entries(key Key) (all []Entry) {
 	return all
 }
 
-// AcquireWithin acquires a lock with a limit, however short: 0 tries once; a negative
-// limit waits as long as ctx allows.
+// AcquireWithin acquires a lock with a limit, however short: 0 tries once, and a negative
+// limit waits as long as ctx allows. When the limit passes, the error matches ErrTimeout.
 func AcquireWithin(ctx context.Context, l Locker, key Key, limit time.Duration) (Hold, error) {
 	return within(ctx, limit,
 		func(ctx context.Context) (Hold, error) { return l.Acquire(ctx, key) },
@@ -149,9 +150,9 @@ func TryDo(ctx context.Context, l Locker, key Key, fn func(context.Context) erro
 	return tryDo(ctx, held, err, fn)
 }
 
-// AcquireKeys acquires several locks of one engine, all or none, in the order of
-// their keys: so two callers that name the same keys in opposite orders never wait
-// for each other. See AcquireAll.
+// AcquireKeys acquires several locks of one engine, all or none, in the order of their
+// keys. So two callers that name the same keys in opposite orders never wait for each
+// other. A key that is named twice is ErrInvalidName. See AcquireAll.
 func AcquireKeys(ctx context.Context, l Locker, keys ...Key) (*Set, error) {
 	ordered := slices.SortedFunc(slices.Values(keys), func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Name, b.Name))
@@ -168,9 +169,9 @@ func AcquireKeys(ctx context.Context, l Locker, keys ...Key) (*Set, error) {
 			return nil, joined(err, s.Release())
 		}
 		s.held = append(s.held, held)
-		// Two keys may be one lock to an engine that shortens them, or to a folder
-		// that ignores case: then we would wait for ourselves. And where one is
-		// lost, the others need not be waited for.
+		// Two keys may be one lock, to an engine that shortens them or a folder that
+		// ignores case. Without this context we would wait for ourselves. It also ends the
+		// wait for the others when one lock is lost.
 		ctx = held.Context(ctx)
 	}
 	return s, nil

@@ -23,8 +23,8 @@ type finding struct {
 	claim   *claim // nil unless content is contentClaim
 }
 
-// look opens the file at path and reads whatever it says. The error matches
-// fs.ErrNotExist when nothing is there; what can't be understood is no error.
+// look opens the file at path and reads what it says. The error matches fs.ErrNotExist when
+// nothing is there. Content that can't be understood is no error.
 func (p *place) look(path string) (*finding, error) {
 	f := &finding{path: path}
 	file, err := p.open(path)
@@ -43,7 +43,7 @@ func (p *place) look(path string) (*finding, error) {
 	return f, nil
 }
 
-// read reads what is in the file now, and makes it f's.
+// read reads the file, and makes f what it finds.
 func (f *finding) read(p *place, file *platform.File) (err error) {
 	*f = finding{path: f.path, file: file}
 	if f.info, err = file.Stat(); err == nil {
@@ -61,8 +61,8 @@ func (f *finding) read(p *place, file *platform.File) (err error) {
 	case err == nil:
 	case p.file.ownParse() && !(f.info.Marked() && f.isDebris()):
 		f.content, f.claim = contentAlien, nil
-	// Somebody's data may lie at the path by mistake. It takes a caller who says
-	// that age counts to have it taken for a dead holder's.
+	// Somebody's data may lie at the path by mistake. Only a caller who says that age
+	// counts has it taken for a dead holder's.
 	case !f.isDebris() && p.file.StaleAfter == 0:
 		f.content, f.claim = contentAlien, nil
 	default:
@@ -73,7 +73,7 @@ func (f *finding) read(p *place, file *platform.File) (err error) {
 
 func (f *finding) close() error { return f.file.Close() }
 
-// holder is who the file says has the lock; nil if it does not.
+// holder is the claim of the holder that the file names; nil if it names none.
 func (f *finding) holder() *LockInfo {
 	if f.claim == nil {
 		return nil
@@ -97,8 +97,8 @@ func (p *place) decode(data []byte) (*claim, error) {
 	return c, c.check()
 }
 
-// isDebris reports whether a file without a claim holds nothing but what a crash
-// leaves of one: the beginning, or NULs (of a machine that lost power).
+// isDebris reports whether a file without a claim holds only what a crash leaves of one:
+// its beginning, or NULs (after a loss of power).
 func (f *finding) isDebris() bool {
 	return strings.HasPrefix(`{"pid":`, string(f.data)) || f.isNULs() ||
 		bytes.HasPrefix(f.data, []byte(`{"pid":`)) && !json.Valid(f.data)
@@ -106,7 +106,7 @@ func (f *finding) isDebris() bool {
 
 func (f *finding) isNULs() bool { return len(f.data) > 0 && len(bytes.Trim(f.data, "\x00")) == 0 }
 
-// same reports whether a file still says what it said, and nobody has touched it.
+// same reports whether a file still says what was found, and nobody has touched it.
 func (f *finding) same() (bool, error) {
 	data, err := f.file.Read(maxClaim)
 	if err != nil || !bytes.Equal(data, f.data) {
@@ -120,8 +120,8 @@ func (f *finding) same() (bool, error) {
 // and being gone. Measured: milliseconds, in half of all kills.
 const exitGrace = 250 * time.Millisecond
 
-// judge gathers the facts on what was found, and puts them to the ladder. It waits a
-// little for a process that is on its way out, unless ctx is done.
+// judge gathers the facts on what was found, and puts them to the ladder. It waits a little
+// for a process that is dying, unless ctx is done.
 func (p *place) judge(ctx context.Context, f *finding, kernel kernelFact) (State, Evidence) {
 	facts := p.facts(f, kernel)
 	s, e := judge(facts)
@@ -139,14 +139,14 @@ func (p *place) facts(f *finding, kernel kernelFact) facts {
 		kernel:     kernel,
 		trusted:    p.fsys.Trusted,
 		content:    f.content,
-		marked:     p.marks() && f.info.Marked() && f.isDebris(), // of somebody's data the bit says nothing
-		nuls:       f.isNULs() && p.isLeft(f),                    // which others may have begun with
+		marked:     p.marks() && f.info.Marked() && f.isDebris(), // in somebody's data the bit means nothing
+		nuls:       f.isNULs() && p.isLeft(f),                    // another program may write NULs first
 		age:        p.now().Sub(f.info.Modified),
 		staleAfter: p.staleAfter(),
 	}
 	c := f.claim
 	if c == nil {
-		// Those who lock a file of their own in another way may leave it empty.
+		// A program that locks its file in another way (fcntl) may leave it empty.
 		if kernel != kernelHeld && f.file != nil && f.content == contentNone && f.file.HasByteLock() {
 			facts.kernel = kernelHeld
 		}
@@ -162,7 +162,8 @@ func (p *place) facts(f *finding, kernel kernelFact) facts {
 	if facts.underLock = c.KernelLock != ""; facts.underLock {
 		facts.sameKind, facts.copied = p.asLock(c.KernelLock, f.file.ID())
 	}
-	// What held its lock file marked, and could not remove it, may have let go of it so.
+	// A holder that could not remove its marked file may have taken the mark away instead:
+	// see sayReleased.
 	if kernel == kernelFree && facts.sameKind && !facts.copied && p.marks() && !f.info.Marked() {
 		facts.released = true
 	}
@@ -176,16 +177,16 @@ func (p *place) facts(f *finding, kernel kernelFact) facts {
 	return facts
 }
 
-// timeGranularity is what a program may have left out of the time in its claim.
+// timeGranularity is how coarse the time in another program's claim may be.
 const timeGranularity = time.Second
 
-// origin tells where a claim was made. A claim of another program's is taken to be of
-// this boot and pid namespace, unless it names another host, or lies where another host
-// may have put it; one of ours only if it says so.
+// origin tells where a claim was made. A claim of another program counts as made in this
+// boot and pid namespace, unless it names another host, or lies where another host may have
+// put it. One of ours must say so.
 func (p *place) origin(c *claim) originFact {
 	self, host := platform.Self(), platform.ThisHost()
 	sameHost := c.Hostname == "" || c.Hostname == host.Name
-	if !c.ours || c.BootID == "" && host.BootID == "" { // a system that has no such thing
+	if !c.ours || c.BootID == "" && host.BootID == "" { // a system without boot ids
 		if sameHost && p.fsys.Trusted {
 			return originHere
 		}
@@ -204,8 +205,8 @@ func (p *place) origin(c *claim) originFact {
 	return originHere
 }
 
-// probe asks whether a claim's process is alive. A caller's own notion of that
-// (RepoLock.IsPIDAlive) counts only where the claim proves nothing by itself.
+// probe asks whether a claim's process is alive. A caller's own check (RepoLock.IsPIDAlive)
+// counts only where the claim proves nothing by itself.
 func (p *place) probe(c *claim) platform.Liveness {
 	if p.file.pidAlive != nil && c.Start == 0 && c.PIDFD == 0 {
 		if p.file.pidAlive(c.PID) {
@@ -216,6 +217,5 @@ func (p *place) probe(c *claim) platform.Liveness {
 	return platform.Probe(c.process())
 }
 
-// pidAlive reports whether a process has this pid. Where it can't be told, it
-// says yes.
+// pidAlive reports whether a process has this pid; true if that can't be told.
 func pidAlive(pid int) bool { return platform.Probe(platform.Process{PID: pid}) != platform.Gone }

@@ -64,7 +64,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// absolute does not clean the path: "link/../name" is not "name".
+// absolute makes a path absolute, and does not clean it: "link/../name" is not "name".
 func absolute(path string) (string, error) {
 	if filepath.IsAbs(path) {
 		return path, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// What a wait tells: the Observer when it begins, OnWait when it lasts, and the caller
-// when it has been for nothing.
+// A wait tells the Observer when it begins, OnWait when it lasts, and the caller when it
+// was in vain.
 
-// begunToWait makes it known, once, that the lock was not to be had at once.
+// begunToWait makes it known, once, that the lock could not be had at once.
 func (w *waiter) begunToWait() {
 	if w.waiting {
 		return
@@ -72,8 +72,8 @@ func (w *waiter) gaveUp(ctx context.Context, err error) error {
 	return locked
 }
 
-// holder describes who is in the way, with the evidence on them; nil if nobody is. It
-// waits for nothing, not even for a process that is dying.
+// holder describes the holder in the way, with the evidence; nil if there is none. It waits
+// for nothing, not even for a dying process.
 func (p *place) holder() *ErrLocked {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An Observer is told what becomes of locks, for logs and metrics. It is called
-// by the goroutine that acquires or releases (EventLost: by the one that found out),
-// must not block, and must not use the lock.
+// An Observer is told what becomes of locks, for logs and metrics. The goroutine that
+// acquires or releases calls it; for EventLost, the one that found out. Several may do so
+// at once. It must not block, and must not use the lock.
 type Observer interface {
 	Observe(Event)
 }
@@ -17,9 +17,9 @@ type Observer interface {
 type EventKind string
 
 const (
-	EventWaiting   EventKind = "waiting"   // begun to wait; Info is of who is in the way
+	EventWaiting   EventKind = "waiting"   // a wait has begun; Info is the holder's claim
 	EventAcquired  EventKind = "acquired"  // Duration is how long it took
-	EventReclaimed EventKind = "reclaimed" // taken over from the dead holder of Info, on this Evidence
+	EventReclaimed EventKind = "reclaimed" // taken over from a dead holder: Info and Evidence
 	EventReleased  EventKind = "released"  // Duration is how long it was held
 	EventLost      EventKind = "lost"      // found to be no longer ours, after Duration
 )
@@ -42,8 +42,7 @@ func (p *place) observe(e Event) {
 	p.file.Observer.Observe(e)
 }
 
-// SlogObserver returns an Observer that writes to a logger: EventReclaimed and
-// EventLost as
+// SlogObserver returns an Observer that writes to a logger: EventReclaimed and EventLost as
 // warnings, the others for debugging.
 func SlogObserver(l *slog.Logger) Observer { return slogObserver{l} }
 

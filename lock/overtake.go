@@ -9,22 +9,21 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// siblingWatch looks after a wait for the sibling: whether that is still where newcomers
-// look for it, and whether somebody keeps all others from a lock that nobody has, as they
-// were stopped (SIGSTOP, Ctrl-Z) at the turnstile, or with the sibling's lock in their
-// hand. To overtake them is safe, as it is not the queue that keeps two from having the
-// lock; it is only not their turn.
+// siblingWatch looks after a wait for the sibling. Is that still where newcomers look for
+// it? Does somebody keep all others from a lock that nobody has, because they were stopped
+// (SIGSTOP, Ctrl-Z) at the turnstile, or with the sibling's lock? Overtaking them is safe:
+// the queue decides only whose turn it is, and not whether two can have the lock.
 type siblingWatch struct {
 	waiter *waiter
 	parked *wait
 	delay  time.Duration
-	free   int // times in a row that nobody had it, and yet it did not come to us
+	free   int // times in a row that the lock was free, and did not come to us
 
 	overtaken bool
-	file      *platform.File // the sibling, if its lock was what is ours by overtaking
+	file      *platform.File // the sibling, if overtaking got its lock
 }
 
-// check returns when to check again; 0 if the wait is over.
+// check returns the time until the next check; 0 if the wait is over.
 func (s *siblingWatch) check() time.Duration {
 	w := s.waiter
 	a := w.attempt
@@ -73,8 +72,8 @@ func (s *siblingWatch) count(free bool) {
 	}
 }
 
-// passes overtakes those who have the sibling's lock, if they have nothing else; and
-// remembers them, so that this is paid for once.
+// passes overtakes those who have the sibling's lock, if they have no other. It remembers
+// them, so that this is paid for once.
 func (s *siblingWatch) passes() bool {
 	a := s.waiter.attempt
 	pids := a.haveOnlySibling()
@@ -85,14 +84,14 @@ func (s *siblingWatch) passes() bool {
 }
 
 // areStillStopped reports whether those who have the sibling's lock were overtaken before,
-// and still have nothing else.
+// and still have no other.
 func (a *attempt) areStillStopped() bool {
 	before := overtaken(a.file.Path)
 	return before != nil && slices.Equal(before, a.haveOnlySibling())
 }
 
-// nobodyHas reports whether nobody has the lock, though somebody has that of the sibling:
-// they are on their way in, or out.
+// nobodyHas reports whether nobody has the lock, though somebody has the sibling's: they
+// are on their way in, or out.
 func (a *attempt) nobodyHas() bool {
 	if !a.ownLocks() || !a.fsys.Trusted {
 		return false
@@ -107,7 +106,7 @@ func (a *attempt) nobodyHas() bool {
 }
 
 // haveOnlySibling returns the processes that have the sibling's lock, if the kernel says
-// of each of them that it has no other: then nobody of them has the lock, even one whose
+// that none of them has another lock. Then none of them has the lock, not even one whose
 // file was removed. nil if that can't be told.
 func (a *attempt) haveOnlySibling() []int {
 	sibling, err := platform.IdentifyFile(a.sibling)
@@ -124,9 +123,9 @@ func (a *attempt) haveOnlySibling() []int {
 	return holders
 }
 
-// overtake tries for the lock of a sibling that nobody has, though somebody stands at its
-// turnstile, or is about to take it. Readers who have it are in no reader's way, but in
-// that of a writer at the turnstile, who waits and is not stopped.
+// overtake tries for the lock of a sibling that nobody has, though somebody is at its
+// turnstile. A reader tries as a writer first. If that fails because of other readers, the
+// one at the turnstile is a writer who waits for them, and is not stopped.
 func (a *attempt) overtake(f *platform.File) error {
 	err := f.TryLock(platform.Exclusive)
 	if err == nil && a.mode == platform.Shared {

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// place is where a lock lies, and what is known of that for good: it does not change
-// once locate has returned it. Whoever looks at a lock, and judges it, has one; what it
-// takes to have the lock is an attempt's.
+// place is where a lock lies, and what is known of that. It does not change once locate has
+// returned it. It is enough to look at a lock and judge it; acquiring takes an attempt.
 type place struct {
 	file    File   // with an absolute Path
 	sibling string // path of the sibling
@@ -67,31 +66,32 @@ func (p *place) staleAfter() time.Duration {
 	return p.file.StaleAfter
 }
 
-// ownLocks reports whether whoever has a lock file has its own kernel lock. Where it is
-// not so, that of the sibling stands for it (Windows); and in fallback mode, which is
-// known only when a lock is asked for, nothing does.
+// ownLocks reports whether the holder of a lock file has its own lock. Otherwise the
+// sibling's stands for it (Windows). In fallback mode nothing does; that is known only when
+// a lock is asked for.
 func (p *place) ownLocks() bool { return platform.OwnLocks && !p.file.noKernelLock }
 
-// shares reports whether readers can have the lock together. Where the kernel's word on
-// own locks is not to be had, or proves nothing, shared means exclusive.
+// shares reports whether readers can have the lock together. Where own locks are missing,
+// or prove nothing, shared means exclusive.
 func (p *place) shares() bool { return p.ownLocks() && p.fsys.Trusted }
 
-// queued reports whether those who wait for this lock pass a turnstile.
+// queued reports whether waiters for this lock pass a turnstile.
 func (p *place) queued() bool {
 	return p.fsys.Trusted && platform.HasTurnstile() && !p.file.noKernelLock
 }
 
-// marks reports whether lock files bear marks here. Those of an overlay are also seen in
-// the folder underneath, where nobody knows that their lock is another's to judge, and the
-// other way round: a file without a claim does not say where it was made.
+// marks reports whether lock files bear marks here. On an overlay they don't: the folder
+// underneath shows the same files, and neither side can judge the own locks of the other. A
+// file without a claim does not say on which side it was made.
 func (p *place) marks() bool {
 	return platform.KeepsMarks && p.fsys.Trusted && p.fsys.Kind != "overlay" && !p.file.noKernelLock
 }
 
-// lockName is what a claim says of the kernel lock on a file, and asLock how far that
+// lockName is what a claim says of the kernel lock on a file. asLock tells how far that
 // names a lock that we can ask about. (An overlay and the folder underneath have the same
-// files, with other locks, but are two kinds of filesystem. One file has one device, so
-// another number is that of the same filesystem after it was mounted anew, or a copy's.)
+// files with other locks, but are two kinds of filesystem. A file has one device: another
+// number in its claim means that the filesystem was mounted anew, or that the file is a
+// copy.)
 func (p *place) lockName(id platform.FileID) string {
 	return p.fsys.Kind + ":" + strconv.FormatUint(id.Dev, 10) + ":" + strconv.FormatUint(id.Ino, 10)
 }
@@ -108,9 +108,8 @@ func (p *place) open(path string) (*platform.File, error) {
 	return platform.Open(path, os.O_RDONLY)
 }
 
-// asLock reports whether the kernel lock that a claim names is one that can be asked
-// about here, given the file that the claim lies in; and whether that is a copy of the
-// file that it was written to.
+// asLock reports whether a claim, which lies in this file, names a kernel lock that can be
+// asked about here. copied says that the claim was written to another file.
 func (p *place) asLock(name string, in platform.FileID) (ours, copied bool) {
 	if !platform.OwnLocks { // it names the sibling
 		id, err := platform.IdentifyFile(p.sibling)

@@ -7,19 +7,19 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Process is what the kernel tells of one who has a lock, or waits for it.
+// Process is a holder or waiter, as the kernel knows it.
 type Process struct {
 	PID int    `json:"pid,omitempty"` // 0 where it does not say
 	Cmd string `json:"cmd,omitempty"` // the name of its program; empty where that can't be seen
-	// Since is when who waits began to, if they are holdfast's.
+	// Since is when a holdfast waiter began to wait.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// whoHas tells who has the kernel lock of a lock file, or, where there is no file (nil),
-// that of the sibling. It names nobody who is known not to live, or not to be among the
-// readers: a readers' file names the first of them, who may have left, and a lock outlives
-// its process in a child. So info can be nil; and where the claim does not tell it all,
-// the kernel's list is asked. A nil locks has it read, if it comes to that.
+// whoHas tells who has the kernel lock of a lock file, or, without a file (nil), that of
+// the sibling. It names nobody who is known to be dead, or not among the readers: a
+// readers' file names the first of them, who may have left, and a lock outlives its process
+// in a child. So info can be nil. Where the claim does not tell it all, the kernel's list
+// is asked; a nil locks has it read then.
 func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (info *LockInfo, shared bool, by []Process) {
 	var id platform.FileID
 	if f != nil {
@@ -41,7 +41,7 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (info *LockInfo,
 		locks = &all
 	}
 	by = living(locks.Holders(id))
-	if len(by) == 0 && !shared { // on its way in, or it knows no other lock
+	if len(by) == 0 && !shared { // the holder is on its way in, or knows no other lock
 		sibling, _ := platform.IdentifyFile(p.sibling)
 		by = living(locks.Holders(sibling))
 	}
@@ -63,7 +63,7 @@ func (p *place) isGone(f *finding) bool {
 	return l == platform.Gone || l == platform.Replaced
 }
 
-// living returns the processes that there are.
+// living returns those of the processes that still run.
 func living(pids []int) (all []Process) {
 	for _, pid := range pids {
 		if pid > 0 && platform.Probe(platform.Process{PID: pid}) != platform.Gone {
@@ -73,7 +73,7 @@ func living(pids []int) (all []Process) {
 	return all
 }
 
-// waiters are who waits in the kernel for the lock, the next one first.
+// waiters returns those who wait in the kernel for the lock, the next one first.
 func (p *place) waiters(locks platform.KernelLocks) (all []Process) {
 	for _, path := range []string{p.file.Path, p.sibling} {
 		id, err := platform.IdentifyFile(path)

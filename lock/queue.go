@@ -7,19 +7,19 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// maxParked bounds the threads that this process has parked in the kernel,
-// waiting for locks. What waits beyond it looks again from time to time.
+// maxParked bounds the threads that this process has parked in the kernel, waiting for
+// locks. Further waiters look from time to time.
 const maxParked = 64
 
-// Waiting in this process, guarded by queuesMu: one queue for each lock that is
-// waited for, and for each way of having it.
+// The queues of this process, guarded by queuesMu: one for each lock that is waited for,
+// and for each mode.
 var (
 	queuesMu sync.Mutex
 	queues   = map[queueKey]*queue{}
 	parked   int                // waits in the kernel
-	stuck    = map[string]int{} // by lock: waits that have overtaken whoever stands at its turnstile
-	// stopped is, by lock, the processes that had the sibling's lock when somebody here
-	// overtook them; until the sibling is to be had again.
+	stuck    = map[string]int{} // by lock: waits at its turnstile that were left behind by overtaking
+	// stopped has, by lock, the processes that had the sibling's lock when somebody here
+	// overtook them, until the sibling can be had again.
 	stopped = map[string][]int{}
 )
 
@@ -28,9 +28,9 @@ type queueKey struct {
 	mode platform.Mode
 }
 
-// A queue orders the goroutines of this process that wait for one lock, first
-// come, first served. The first waits in the kernel; the others wait for their turn. So
-// one thread waits, whatever the number of goroutines.
+// A queue orders the goroutines of this process that wait for one lock, first come, first
+// served. The first waits in the kernel, and the others for their turn. So one thread
+// waits, whatever the number of goroutines.
 //
 //	state       has                     goes on when
 //	in line     a ticket                it is the first: turn
@@ -38,16 +38,16 @@ type queueKey struct {
 //	parked      a thread, first at the turnstile, then (with it) at the sibling
 //	                                    the kernel grants it: has the sibling
 //	                                    ... or nobody moves in front of it: overtakes
-//	            the thread may be one that somebody before has left: adopted
+//	            an earlier goroutine may have left the thread: adopted
 //	with the    the sibling's lock (its turnstile is left, for the next one),
 //	sibling     or nothing (overtaken)  the lock file can be made: has the lock
 //	parked      the same, and a thread at the lock file
 //	                                    the kernel grants that: judges it
 //	looking     the same                from time to time: the holder has no kernel lock
 //
-// A wait in the kernel can't be called off. When the goroutine that began it goes away
-// it stays, until it is granted; whoever is first then, for the same file, adopts it, and
-// if nobody is, it gives back at once what it got.
+// A wait in the kernel can't be called off. When its goroutine goes away, it stays until it
+// is granted. The next goroutine that is first, and wants the same file, adopts it. If
+// there is none, it gives back at once what it got.
 type queue struct {
 	key queueKey
 
@@ -56,7 +56,7 @@ type queue struct {
 	waits [atLockFile + 1]*wait // in the kernel, or come back and not yet taken
 }
 
-// where a thread waits.
+// Where a thread waits.
 const (
 	atSibling = iota
 	atLockFile
@@ -69,8 +69,8 @@ type ticket struct {
 	first chan struct{} // closed when its turn has come
 }
 
-// A wait is one in the kernel, for the lock of a file, and before it for the turnstile.
-// The file is the waiting thread's, until it has come.
+// A wait is a thread in the kernel, for the lock of a file, and before that for its
+// turnstile. The file is the thread's until the wait has come.
 type wait struct {
 	file *platform.File
 	mode platform.Mode
@@ -80,11 +80,11 @@ type wait struct {
 
 	// Guarded by queuesMu:
 	turnstile turnstile
-	left      bool // nobody waits for it now: it is not to stand in front of others
+	left      bool // nobody waits for it now: it must not stand in front of others
 	over      bool // nobody waits for it any more, nor will
 }
 
-// turnstile is how far a wait has come with it.
+// turnstile is how far a wait has come at it.
 type turnstile uint8
 
 const (
@@ -111,8 +111,8 @@ func enqueue(path string, mode platform.Mode) *ticket {
 	return t
 }
 
-// leave gives up the place, the first one included; then it is the next one's turn.
-// The last one to leave gives back what has come for nobody.
+// leave gives up the place. If it was the first, the next one's turn comes. The last one to
+// leave gives back what has come for nobody.
 func (t *ticket) leave() {
 	q := t.queue
 	queuesMu.Lock()
@@ -134,10 +134,10 @@ func (t *ticket) leave() {
 			q.waits[at] = nil
 			w.giveBack(w.file, err)
 		default:
-			// It waits on, and may be adopted; but not in front of others.
+			// It waits on, and may be adopted, but must not stand in front of others.
 			w.left = true
 			if w.turnstile == turnstileWaiting {
-				w.file.LeaveTurnstile() // it does not wait any more, by its word
+				w.file.LeaveTurnstile() // takes back SayWaiting
 			} else {
 				w.leaveTurnstile()
 			}
@@ -147,7 +147,7 @@ func (t *ticket) leave() {
 }
 
 // forget drops a queue in which nobody stands, and nothing is waited for. The caller has
-// queuesMu, as for all that follows in lower case of a wait.
+// queuesMu, as for leaveTurnstile and abandon.
 func (q *queue) forget() {
 	if q.line.Len() == 0 && q.waits == [len(q.waits)]*wait{} {
 		delete(queues, q.key)
@@ -155,13 +155,13 @@ func (q *queue) forget() {
 }
 
 func (w *wait) leaveTurnstile() {
-	w.file.LeaveTurnstile() // and it does not wait any more, by its word
+	w.file.LeaveTurnstile() // takes back SayWaiting, too
 	w.turnstile = turnstileNone
 }
 
-// adopted returns the wait for this very file that somebody before has left, if there is
-// one; any other wait at the place is left to itself. Only the first in the queue may call
-// it, and the methods that follow.
+// adopted returns the wait for this very file that an earlier goroutine has left, if there
+// is one. Any other wait at the place is left to itself. Only the first in the queue may
+// call it, and the methods that follow.
 func (q *queue) adopted(at int, file *platform.File) *wait {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
@@ -190,7 +190,7 @@ func (q *queue) abandon(at int) {
 	}
 }
 
-// leaveWait is abandon, for who does not have queuesMu.
+// leaveWait is abandon for callers without queuesMu.
 func (q *queue) leaveWait(at int) {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
@@ -219,22 +219,22 @@ func (q *queue) atTurnstile(w *wait) bool {
 	return w.turnstile == turnstileWaiting
 }
 
-// isStuck reports whether the turnstile of a lock is known to be: somebody stands at it
-// who does not take the free lock, because they are stopped.
+// isStuck reports whether the turnstile of a lock is known to be stuck: somebody who was
+// stopped is at it, and does not take the free lock.
 func isStuck(path string) bool {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
 	return stuck[path] > 0
 }
 
-// overtook remembers whom it took no less than overtaking to get past.
+// overtook remembers the processes that had to be overtaken.
 func overtook(path string, pids []int) {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
 	stopped[path] = pids
 }
 
-// passed says that the sibling was to be had.
+// passed forgets them: the sibling could be had.
 func passed(path string) {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
@@ -248,9 +248,8 @@ func overtaken(path string) []int {
 	return stopped[path]
 }
 
-// park begins to wait in the kernel, for the turnstile of the file first if that is
-// waited for. It returns nil, and the file is still the caller's, if too many threads are
-// parked already.
+// park begins to wait in the kernel, first for the turnstile of the file if w says so. It
+// returns false, and the file stays the caller's, if too many threads are parked already.
 func (q *queue) park(at int, w *wait) bool {
 	if !countParked() {
 		return false
@@ -278,7 +277,7 @@ func (q *queue) park(at int, w *wait) bool {
 	return true
 }
 
-// inKernel waits for the turnstile, if it is waited for, and then for the lock.
+// inKernel waits for the turnstile, if w says so, and then for the lock.
 func (w *wait) inKernel(path string) error {
 	queuesMu.Lock()
 	first := w.turnstile == turnstileWaiting
@@ -311,8 +310,8 @@ func (q *queue) took(at int) {
 	q.waits[at] = nil
 }
 
-// countParked counts a thread that is about to wait in the kernel, unless there are
-// too many.
+// countParked counts a thread that is about to wait in the kernel; false if there are too
+// many.
 func countParked() bool {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()

@@ -16,12 +16,12 @@ import (
 )
 
 // reclaim removes the lock file of a holder that was judged dead, with its own lock ours
-// (rule A). It returns errMoved when the file is not what was judged any more, and an
-// *ErrLocked when somebody else is reclaiming; either way nothing has been removed.
+// (rule A). It returns errMoved when the file is no longer what was judged, and an
+// *ErrLocked when somebody else is reclaiming. Either way nothing has been removed.
 //
-// The marker keeps out those who take no kernel lock, but respect it. Against those who
-// know neither, look and removal are two adjacent system calls. Whoever creates the lock
-// file in between, or after, has it.
+// The marker keeps out those who take no kernel lock, but respect the marker. Against those
+// who know neither, look and removal are two adjacent system calls. Whoever creates the
+// lock file after that has it.
 //
 // A crash leaves the dead claim, or none, and at most a marker, whose owner is dead.
 func (a *attempt) reclaim(ctx context.Context, dead *finding) error {
@@ -38,9 +38,9 @@ func (a *attempt) reclaim(ctx context.Context, dead *finding) error {
 	return err
 }
 
-// takeMarker creates the marker at path, which says that this process alone may
-// remove the file that it stands for. A marker left by a dead process is removed. It
-// returns an *ErrLocked that names its owner when another process has it, or may.
+// takeMarker creates the marker at path: this process alone may then remove the file that
+// it stands for. It removes a marker that a dead process left. When another process has the
+// marker, or may have it, the error is an *ErrLocked that names the owner.
 func (a *attempt) takeMarker(ctx context.Context, path string, at steps) (*ownFile, error) {
 	for range moves {
 		own, err := a.create(ctx, path, platform.Exclusive, at)
@@ -54,8 +54,8 @@ func (a *attempt) takeMarker(ctx context.Context, path string, at steps) (*ownFi
 	return nil, a.locked(a.file.Path, nil, StateUnknown, EvidenceBeingReclaimed)
 }
 
-// removeMarker removes the marker at path, if it was left by a dead process. The error
-// is errMoved when it is worth another look.
+// removeMarker removes the marker at path, if a dead process left it. The error is errMoved
+// when another look is worth it.
 func (a *attempt) removeMarker(ctx context.Context, path string) error {
 	f, err := a.lookLocked(ctx, path, platform.Exclusive)
 	var locked *ErrLocked
@@ -66,7 +66,7 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 		return err
 	}
 	state, _ := a.judge(ctx, f, a.kernelFactOf(f))
-	// Under a name that nobody else uses, an empty file is what a crash has left aside.
+	// A crash leaves an empty file under a name that nobody else uses.
 	aside := path != a.marker && f.info.Size == 0 && f.file != nil && time.Since(f.info.Modified) > DefaultStaleAfter
 	if state == StateDead || aside || a.isAbandoned(f) {
 		err = a.remove(ctx, path, f, stepMarkerReread)
@@ -76,20 +76,19 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 	return joined(err, f.close())
 }
 
-// isAbandoned reports whether a marker without a claim in it, such as those of
-// entwurf's dispatchers, was left by a process that died: who makes one has it open for as long as
-// it stands, and nobody has this one open. (A lock file may be empty and not open,
-// and yet be somebody's.)
+// isAbandoned reports whether a dead process left a marker without a claim, such as those
+// of entwurf's dispatchers. Its maker has a marker open for as long as it stands, and
+// nobody has this one open. (A lock file may be empty and not open, and yet be somebody's.)
 func (p *place) isAbandoned(f *finding) bool { return f.info.Size == 0 && p.isLeft(f) }
 
-// isLeft reports whether nobody has a file open that they could write a claim to. That
-// can be told where one kernel has all who could.
+// isLeft reports whether nobody has a file open who could write a claim to it. That can be
+// told where one kernel has all who could.
 func (p *place) isLeft(f *finding) bool {
 	if !p.shares() || f.file == nil {
 		return false
 	}
-	// Its maker may be on the way into open(2), or between close and unlink. (A time in
-	// the future is that of a clock that was set back since.)
+	// Its maker may be on the way into open(2), or between close and unlink. (A time in the
+	// future comes of a clock that was set back since.)
 	if age := time.Since(f.info.Modified); 0 <= age && age < time.Second {
 		return false
 	}
@@ -97,16 +96,15 @@ func (p *place) isLeft(f *finding) bool {
 	return err == nil && !written
 }
 
-// remove removes the file at path, whose own lock is ours (rule A), if it is still
-// there and still what was found (rule B). If not, the error is errMoved.
+// remove removes the file at path, whose own lock is ours (rule A), if it is still there
+// and still what was found (rule B). If not, the error is errMoved.
 //
-// Where own locks don't stand for all who may come (fallback mode, and filesystems that
-// are not trusted), the right to remove this one file, in this one state, belongs to
-// whoever creates a further file that is named after it. So two who judge one file dead
-// can't both remove it, nor can the slower one remove its successor; under one name for
-// all, two could take over the right of one dead. Such a right that was left by somebody
-// dead can be removed in its turn, by the right to do that; and whoever has the lock next
-// clears them away.
+// In fallback mode, and on filesystems that are not trusted, own locks don't stand for all
+// who may come. There a further file, named after this one file in this one state, gives
+// its creator the right to remove it. So two who judge one file dead can't both remove it,
+// and the slower one can't remove its successor. (Under one name for all, two could take
+// over the right of one dead.) A right that a dead process left can be removed in its turn,
+// by the right to do that. The next holder clears rights away.
 func (a *attempt) remove(ctx context.Context, path string, f *finding, looked step) (err error) {
 	if a.renews() {
 		right, err := a.takeMarker(ctx, a.marker+"."+f.fingerprint(), rightSteps)
@@ -133,9 +131,9 @@ func (a *attempt) remove(ctx context.Context, path string, f *finding, looked st
 	return ignoreAbsent(platform.Remove(path))
 }
 
-// holdsAnew reports whether the file at a path has these contents, for filesystems that
-// remember (FUSE, NFS): those may take a new file that got the number of one that is gone
-// for that one, and go on reading this from a descriptor of before.
+// holdsAnew reports whether the file at a path, opened anew, has these contents. It is for
+// filesystems that remember (FUSE, NFS). A new file there may get the number of one that is
+// gone; they may take the one for the other, and read the old one from an older descriptor.
 func holdsAnew(path string, data []byte) (bool, error) {
 	f, err := platform.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,8 +145,8 @@ func holdsAnew(path string, data []byte) (bool, error) {
 	return holds, errors.Join(err, f.Close())
 }
 
-// discard removes a file of ours, if it is still there (rule B), and lets go of it. If it
-// can't be removed, it says that it was released.
+// discard removes a file of ours, if it is still there (rule B), and lets go of it. A file
+// that can't be removed is made to say that it was released.
 func (a *attempt) discard(own *ownFile) error {
 	err := own.isOurs()
 	if err == nil {
@@ -162,9 +160,10 @@ func (a *attempt) discard(own *ownFile) error {
 	return joined(err, own.file.Close())
 }
 
-// clearMarkers removes what reclaimers who died have left beside the lock, which is ours:
-// after they had removed the dead claim, nobody would come across their marker, and
-// programs that know only that could not go on. What can't be judged, or removed, stays.
+// clearMarkers removes the markers that dead reclaimers left beside the lock, which is
+// ours. One who had removed the dead claim left a marker that nobody would come across, and
+// that keeps out programs which know only the marker. What can't be judged, or removed,
+// stays.
 func (a *attempt) clearMarkers(ctx context.Context) {
 	clearer := *a
 	clearer.patience = impatient{tries: 1} // nobody's marker is worth a wait now

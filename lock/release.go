@@ -11,17 +11,16 @@ import (
 )
 
 // Release gives up the lock: it removes the lock file, and drops the kernel locks. Of
-// several readers, the last one out removes it. Only the first call that returns nil, or
-// ErrLost, does so; further ones return nil.
+// several readers, the last one out removes the file. Once the lock is given up, further
+// calls return nil.
 //
 // If the lock file is not the one that this holder made, it is left alone, and the error
 // matches ErrLost.
 //
-// After any other error nobody is kept waiting for this holder, who need not call again:
-// the lock is nobody's, with a file left that says so, and that who comes next removes, if
-// they can; or, where not even that could be
-// written, it is given up in the background as soon as the filesystem allows, and Release
-// may be called again to try at once.
+// After any other error nobody is kept waiting for this holder, who need not call again. As
+// a rule the lock is nobody's: the file that is left says so, and the next one to acquire
+// removes it, if they can. If not even that could be written, the lock is given up in the
+// background as soon as the filesystem allows. Release may be called again to try at once.
 func (h *FileHold) Release() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +44,7 @@ func (h *FileHold) Release() error {
 
 // letGo does what is left to be done of the release. The caller has h.mu.
 //
-// The kernel locks go last: until then nobody can come to judge the lock file, so nobody
+// The kernel locks go last. Until then nobody can come to judge the lock file, so nobody
 // sees ours without them.
 func (h *FileHold) letGo() (err error) {
 	a := h.attempt
@@ -58,7 +57,7 @@ func (h *FileHold) letGo() (err error) {
 		}
 		switch {
 		case err == nil:
-			// Under another name, and put back from there, it would be taken for a
+			// A file that lives on under another name could be put back, and be taken for a
 			// living process's.
 			if info, serr := h.own.file.Stat(); serr == nil && info.Links > 0 {
 				_ = h.own.sayReleased()
@@ -83,8 +82,9 @@ func (h *FileHold) letGo() (err error) {
 	return err
 }
 
-// removeLockFile removes our lock file, and no other; that of readers, if we are the last
-// of them. It returns ErrLost when the file is not ours. (Rule A: we have its own lock.)
+// removeLockFile removes our lock file, and no other; a readers' file only if we are the
+// last reader. It returns ErrLost when the file is not ours. (Rule A: we have its own
+// lock.)
 func (h *FileHold) removeLockFile() error {
 	a := h.attempt
 	if h.isLost {
@@ -113,8 +113,8 @@ func (h *FileHold) removeLockFile() error {
 	return pathError("release", a.file.Path, err)
 }
 
-// removeWithRight removes our lock file where that takes a right: see remove. Who has it
-// has taken us for dead, or is about to find out that we are not.
+// removeWithRight removes our lock file where that takes a right: see remove. Whoever has
+// the right has taken us for dead, or is about to find out that we live.
 func (a *attempt) removeWithRight(own *ownFile) error {
 	ctx, poll := context.Background(), newBackoff(maxDelay)
 	remover := *a
@@ -136,7 +136,7 @@ func (a *attempt) removeWithRight(own *ownFile) error {
 	}
 }
 
-// retry goes on letting go of a lock that could not be given up, until it can.
+// retry goes on trying to release, until that succeeds.
 func (h *FileHold) retry() {
 	for wait := newBackoff(10 * time.Second); ; {
 		wait.sleep(context.Background())

@@ -9,12 +9,12 @@ import (
 // suspended: a sleeping timer does not count the time of suspend.
 const maxRenewTick = 10 * time.Second
 
-// renew runs while the lock is held, in a goroutine of its own, where others may
-// have to go by the claim's age. At each tick it checks that the claim is still
-// ours; once in a third of StaleAfter, by either clock, it renews it.
+// renew runs while the lock is held, in a goroutine of its own, where others may have to go
+// by the claim's age. At each tick it checks that the claim is still ours. Once in a third
+// of StaleAfter, by either clock, it renews the claim.
 //
-// A suspended machine that wakes up late has lost nothing as long as the claim
-// is still its own.
+// A suspended machine that wakes up late has lost nothing as long as the claim is still its
+// own.
 func (h *FileHold) renew() {
 	span := h.attempt.staleAfter()
 	if span < 0 {
@@ -64,9 +64,9 @@ func (h *FileHold) stillOurs(due bool, trusted *time.Time, now time.Time, span t
 	return true
 }
 
-// renew writes a later time into the claim. It writes to the open file, in
-// place and without changing its length: whatever lies at the path by now, only
-// our own file can be touched, and a reader finds a whole claim at any moment.
+// renew writes a later time into the claim: to the open file, in place, without changing
+// its length. So only our own file can be touched, whatever lies at the path by now, and a
+// reader finds a whole claim at any moment.
 func (a *attempt) renew(o *ownFile, now time.Time) error {
 	claim := o.claim
 	claim.RenewedAt = renewalTime(now)

@@ -7,15 +7,13 @@ import (
 	"time"
 )
 
-// RepoLock serialises the writers of one repository's data. It has the
-// interface of the agency command's own lock, to the letter, and its lock file (see
-// FORMATS.md), over File.
+// RepoLock serialises the writers of one repository's data. It is a File with the interface
+// and the lock file of the agency command's own lock, to the letter (see FORMATS.md).
 //
-// It keeps that command's rules for its claims, a bare pid, created_at and cmd: such a
-// claim is stale when its pid is not alive, or when it is older than
-// StaleAfter. Where the kernel has proof, the proof wins: a holder proven to be
-// alive is never stolen from, older than StaleAfter or not, and whatever
-// IsPIDAlive says of its pid; one proven to be dead is taken over at once.
+// That command's rules hold for its claims, a bare pid, created_at and cmd: such a claim is
+// stale when its pid is not alive, or when it is older than StaleAfter. Where the kernel
+// has proof, the proof wins. A holder proven to be alive keeps the lock, whatever its age,
+// and whatever IsPIDAlive says of its pid. One proven to be dead is taken over at once.
 //
 // The zero value works, relative to the working directory.
 type RepoLock struct {
@@ -36,14 +34,14 @@ func NewRepoLock(dataDir string) RepoLock {
 	return RepoLock{DataDir: dataDir, StaleAfter: DefaultStaleAfter, Now: time.Now, IsPIDAlive: pidAlive}
 }
 
-// Lock acquires the lock of a repository, ${DataDir}/repos/<repoID>/.lock, and
-// returns the function that releases it. It does not wait: when somebody else has
-// the lock the error is an *ErrLocked. Folders that are missing are made. cmd is
-// kept in the lock file for people, and may be empty.
+// Lock acquires the lock of a repository, ${DataDir}/repos/<repoID>/.lock, and returns the
+// function that releases it. It does not wait: when somebody else has the lock, the error
+// is an *ErrLocked. It makes folders that are missing. cmd is kept in the lock file for
+// people, and may be empty.
 //
-// A second call of unlock returns nil. For its errors see FileHold.Release: in
-// particular, where the agency command's unlock is content to find no lock file, or removes
-// whatever file is there, this one returns ErrLost and leaves the file alone.
+// A second call of unlock returns nil. Its errors are those of FileHold.Release. The agency
+// command's unlock is content to find no lock file, or removes whatever file is there. This
+// one returns ErrLost then, and leaves the file alone.
 func (l RepoLock) Lock(repoID string, cmd string) (unlock func() error, err error) {
 	if err := checkName("repo id", repoID); err != nil {
 		return nil, err

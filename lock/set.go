@@ -15,14 +15,14 @@ import (
 // Set is several locks that are held together.
 type Set struct{ held []Hold } // in the order in which they were acquired
 
-// AcquireAll acquires several locks, all or none: on any error those that it had
-// got are released again, and the error is that of the lock that could not be had.
+// AcquireAll acquires several locks, all or none. On any error the locks that it had got
+// are released again, and the error is that of the lock that could not be had.
 //
-// Whatever the order of files, the locks are acquired in one order that is the
-// same for all processes of a machine, by the identity of their folders and then
-// by name. So two callers that name the same locks in opposite orders never wait
-// for each other. That holds for locks acquired by one call; whoever acquires
-// further ones while holding a Set is on their own.
+// Whatever the order of files, the locks are acquired in one order that is the same for all
+// processes of a machine: by the identity of their folders, and then by name. So two
+// callers that name the same locks in opposite orders never wait for each other. That holds
+// for locks acquired by one call. Whoever acquires further ones while holding a Set is on
+// their own.
 //
 // A lock that is named twice is ErrInvalidName.
 func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
@@ -44,7 +44,7 @@ func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
 // Held returns the locks of the set, in the order in which they were acquired.
 func (s *Set) Held() []Hold { return slices.Clone(s.held) }
 
-// Context returns a context that carries all holds of the set, see Hold.Context.
+// Context returns a context that carries all holds of the set: see Hold.Context.
 func (s *Set) Context(parent context.Context) context.Context {
 	for _, h := range s.held {
 		parent = h.Context(parent)
@@ -62,7 +62,7 @@ func (s *Set) Release() error {
 	return errors.Join(errs...)
 }
 
-// canonical sorts files, by what identifies a lock on this machine.
+// canonical sorts files by what identifies a lock on this machine.
 func canonical(files []File) ([]File, error) {
 	type entry struct {
 		file   File

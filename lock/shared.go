@@ -9,10 +9,10 @@ import (
 
 // Readers have the kernel lock of the sibling and of the lock file together, LOCK_SH. The
 // first one in creates the lock file, with mode "shared", and locks it shared from the
-// start, as flock(2) does not convert in one step; each further one takes its shared own
-// lock. The file stands for all of them, until the last one out removes it: whoever,
-// having let go, gets its exclusive lock is alone. A reader that dies, the first and the
-// last included, leaves at most a file whose own lock is free.
+// start, as flock(2) does not convert in one step. Each further one takes its shared own
+// lock. The file stands for all of them, until the last one out removes it. That is the one
+// who, having let go, gets the exclusive lock: they are alone. A reader that dies, the
+// first and the last included, leaves at most a file whose own lock is free.
 
 // isReaders reports whether a file is one that readers may have together.
 func (p *place) isReaders(f *finding) bool {
@@ -23,8 +23,7 @@ func (p *place) isReaders(f *finding) bool {
 	return here && !copied
 }
 
-// join takes part in a lock file that another reader has made, and of which we have the
-// shared lock.
+// join joins a lock file that another reader has made, and whose shared lock is ours.
 func (a *attempt) join(f *finding) *ownFile {
 	own := &ownFile{file: f.file, path: a.file.Path, data: f.data, written: f.info.Modified, claim: a.newClaim(f.file.ID(), platform.Shared)}
 	own.claim.Nonce = f.claim.Nonce
@@ -45,8 +44,8 @@ func (p *place) leave(f *platform.File, at func(step)) error {
 		case err != platform.ErrBusy:
 			return err
 		}
-		// Others read, and the last one of them does the same; or somebody has it for
-		// an instant, only to look, and then we were the last.
+		// Others read, and the last of them does the same. Or we were the last, and
+		// somebody has the lock for an instant, only to look.
 		switch err := f.TryLock(platform.Shared); {
 		case err == nil || try == passageTries:
 			err = f.Unlock()
@@ -59,9 +58,9 @@ func (p *place) leave(f *platform.File, at func(step)) error {
 	}
 }
 
-// clear removes the file at path, whose exclusive own lock the caller has and does not
-// use (rule A), if it is still there (rule B) and nobody's claim: of readers who have all
-// gone, or of one who died while claiming.
+// clear removes the file at path, if it is still there (rule B) and nobody's claim: that of
+// readers who have all gone, or of one who died while claiming. The caller has its
+// exclusive own lock (rule A), and no use for it.
 func (p *place) clear(f *platform.File, path string, at func(step)) error {
 	var is finding
 	if err := is.read(p, f); err != nil || !p.isReaders(&is) && !(is.content == contentNone && is.info.Marked()) {
@@ -75,8 +74,8 @@ func (p *place) clear(f *platform.File, path string, at func(step)) error {
 	return err
 }
 
-// clearing is the locks for which a goroutine of clearSoon is at work; guarded by
-// clearingMu.
+// clearing has the locks for which a goroutine of clearSoon is at work. clearingMu guards
+// it.
 var (
 	clearingMu sync.Mutex
 	clearing   = map[string]bool{}
@@ -100,7 +99,7 @@ func (p *place) clearSoon() {
 			last := 4*delay >= time.Second
 			err = f.TryLock(platform.Exclusive)
 			if err == platform.ErrBusy && last && f.TryLock(platform.Shared) == platform.ErrBusy {
-				// Not readers have it, but somebody who was stopped while they look.
+				// Those who have it are no readers: somebody was stopped while looking.
 				parkAlone(func() { p.giveBack(f, p.file.Path, platform.Exclusive, f.WaitLock(platform.Exclusive)) },
 					func() { _ = f.Close() })
 				break
@@ -116,8 +115,8 @@ func (p *place) clearSoon() {
 	}()
 }
 
-// abandon removes a file that we have made, and have not come to use. Where somebody looks
-// at it, a thread waits for that first (rule A). A nil file does nothing.
+// abandon removes a file that we have made, and did not come to use. If somebody looks at
+// it, a thread waits for that first (rule A). A nil file does nothing.
 func abandon(f *platform.File, path string) {
 	if f == nil {
 		return

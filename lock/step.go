@@ -11,8 +11,8 @@ const (
 	stepChecked        step = "lock file checked"
 	stepWritten        step = "claim written"
 
-	stepNotAlone step = "readers' file being made" // by another, in the eyes of a further one
-	stepJoined   step = "readers joined"           // by a further one
+	stepNotAlone step = "readers' file being made" // by another reader, as we find it
+	stepJoined   step = "readers joined"           // by one more
 
 	stepJudged        step = "claim judged dead"
 	stepMarkerCreated step = "marker created"
@@ -35,7 +35,7 @@ const (
 	stepAlone         step = "found alone"
 
 	stepDying   step = "holder on its way out" // in judging, before it is waited for
-	stepGranted step = "sibling granted"       // to who waited, and has the turnstile still
+	stepGranted step = "sibling granted"       // to a waiter, who still has the turnstile
 	stepParks   step = "about to wait"         // in the kernel, as the lock was not to be had
 	stepLooked  step = "wait looked after"
 	stepPeeked  step = "own lock taken to look" // by Inspect, for an instant

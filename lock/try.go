@@ -13,25 +13,24 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// TryAcquire takes the lock if nobody has it, or if the holder is dead, and does
-// not wait. It takes no place in the queue, and may get in before those who wait.
+// TryAcquire takes the lock if nobody has it, or if the holder is dead, and does not wait.
+// It takes no place in the queue, and may get in before the waiters.
 //
-// On success the lock file names this process, and the FileHold releases it. When
-// somebody has the lock, or may have, the error is an *ErrLocked. With any error
-// nothing is held and nothing of others' has been changed; the sibling may have
-// been created, and claims of dead holders removed.
+// On success the lock file names this process, and the FileHold releases it. When somebody
+// has the lock, or may have it, the error is an *ErrLocked. With any error nothing is held,
+// and nothing of others' has been changed; the sibling may have been created, and claims of
+// dead holders removed.
 //
-// Acquiring a lock that another goroutine of the same process holds is
-// contention like any other. Under a context of a FileHold of this very lock, the
-// *ErrLocked matches ErrReentrant.
+// A lock that another goroutine of the same process holds is contention like any other.
+// Under a context of a FileHold of this very lock, the *ErrLocked matches ErrReentrant.
 func (f File) TryAcquire(ctx context.Context) (*FileHold, error) {
 	return f.try(ctx, platform.Exclusive)
 }
 
-// TryAcquireShared is TryAcquire for a lock that any number of readers can have
-// together, and none beside an exclusive holder. Readers pass the queue: while
-// anyone waits for the lock the error is an *ErrLocked. Without a trustworthy
-// kernel lock, and on Windows, shared means exclusive.
+// TryAcquireShared is TryAcquire for a lock that any number of readers can have together,
+// but not beside an exclusive holder. Readers respect the queue: while anyone waits for the
+// lock, the error is an *ErrLocked (on Linux). Without a trustworthy kernel lock, and on
+// Windows, shared means exclusive.
 func (f File) TryAcquireShared(ctx context.Context) (*FileHold, error) {
 	return f.try(ctx, platform.Shared)
 }
@@ -54,8 +53,8 @@ func (f File) try(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	return held, err
 }
 
-// impatient is the patience of who tries: it outwaits what passes in an instant,
-// others who are between two steps or only look, and nothing else.
+// impatient is the patience of TryAcquire. It outwaits what passes in an instant, others
+// who are between two steps or only look, and nothing else.
 type impatient struct{ tries int }
 
 const (
@@ -63,7 +62,7 @@ const (
 	passageTries = 10
 )
 
-// moves is how often to begin again after others' acts, one of which each round needs.
+// moves is how often to begin again. Each round takes an act of somebody else.
 const moves = 10
 
 func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File, error) {
@@ -107,7 +106,7 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 	}
 }
 
-// passTurnstile returns errQueued for a reader who would get in before those who wait.
+// passTurnstile returns errQueued for a reader who would get in before waiters.
 func (a *attempt) passTurnstile(f *platform.File) error {
 	if a.mode != platform.Shared || !a.queued() || isStuck(a.file.Path) {
 		return nil
@@ -148,9 +147,9 @@ func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked
 	return nil
 }
 
-// openSibling opens the sibling, or makes it. The error is errMoved when that fails for now:
-// a filesystem that remembers what it has looked up (FUSE, NFS) may say of a file that was
-// removed elsewhere just now that it is there, and then that it is not.
+// openSibling opens the sibling, or makes it. The error is errMoved when that fails for
+// now: a filesystem that remembers lookups (FUSE, NFS) may say of a file that was just
+// removed elsewhere that it is there, and then that it is not.
 func (a *attempt) openSibling() (*platform.File, error) {
 	f, err := platform.OpenToLock(a.sibling)
 	if errors.Is(err, fs.ErrNotExist) && !a.fsys.Trusted {
@@ -161,9 +160,9 @@ func (a *attempt) openSibling() (*platform.File, error) {
 	return f, err
 }
 
-// kernelHolder describes who holds the busy kernel lock of the sibling. betweenSteps says that
-// there is no claim of theirs on disk (yet, or any more), so that another look may find
-// the lock free, or its holder known.
+// kernelHolder describes the holder of the sibling's busy kernel lock. betweenSteps says
+// that no claim of theirs is on disk (yet, or any more): another look may find the lock
+// free, or its holder known.
 func (p *place) kernelHolder() (locked *ErrLocked, betweenSteps bool) {
 	f, err := p.look(p.file.Path)
 	if err != nil {

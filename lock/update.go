@@ -12,25 +12,24 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Update changes the file at path under the lock path+".lock": it reads the file,
-// calls change with its contents (nil if it does not exist), and replaces it with
-// what change returns. It waits for the lock as Acquire does.
+// Update changes the file at path under the lock path+".lock": it reads the file, calls
+// change with its contents (nil if it does not exist), and replaces it with what change
+// returns. It waits for the lock as Acquire does.
 //
-// Whoever reads the file, lock or no lock, sees the old contents or the new, never
-// a mix; and when Update has returned nil, the new ones outlive a crash of the
-// machine. The file keeps its mode, and its owner where that is permitted; a new
-// one gets 0644 less the umask. The new contents are first written to ".NAME.holdfast-tmp"
-// beside it, which is nobody else's name to use. Hard links, extended attributes and ACLs are not
-// carried over. If path is a symbolic link, the file that it leads to is changed,
-// and the lock is beside that.
+// Readers of the file, with or without the lock, see the old contents or the new, never a
+// mix. When Update has returned nil, the new ones outlive a crash of the machine. The file
+// keeps its mode, and its owner where that is permitted; a new one gets 0644 less the
+// umask. The new contents are first written to ".NAME.holdfast-tmp" beside it, a name for
+// Update alone. Hard links, extended attributes and ACLs are not carried over. If path is a
+// symbolic link, the file that it leads to is changed, and the lock is beside that.
 //
-// If change returns ErrUnchanged, or what is there already, the file is left as it is,
-// without error. If it returns nil, and not so much as an empty slice, that is an error,
-// as it is with any other error, or panic, of change: nothing has changed, and it is
-// passed on as it is. If Update itself fails to write, the file has its
-// old contents; only if syncing the folder is what failed, it has the new ones,
-// which a crash may undo. A lock that was lost is found out before the file is
-// replaced; or after, and then the new contents stand, and the error matches ErrLost.
+// If change returns ErrUnchanged, or the contents that are there, the file is left as it
+// is, without error. nil contents are an error; an empty slice empties the file. An error
+// or panic of change is passed on as it is, and nothing has changed. If Update itself fails
+// to write, the file has its old contents; only if syncing the folder failed, it has the
+// new ones, which a crash may undo. If the lock was lost, the error matches ErrLost. When
+// that is found out before the file is replaced, nothing has changed; after, the new
+// contents stand.
 func Update(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
 	path, err := followLinks(path)
 	if err != nil {
@@ -92,9 +91,8 @@ func checkUpdatable(path string) error {
 	return f.Close()
 }
 
-// followLinks returns the path of the file itself, absolute, so that all names of
-// it lead to one lock. A file that does not exist yet has only its folder's links
-// followed.
+// followLinks returns the absolute path of the file itself, so that all names of it lead to
+// one lock. Of a file that does not exist yet, only the folder's links are followed.
 func followLinks(path string) (string, error) {
 	if path == "" {
 		return "", pathError("update", `""`, ErrInvalidName)

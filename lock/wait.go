@@ -11,42 +11,40 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Acquire takes the lock, waiting for as long as ctx allows: behind the
-// goroutines of this process that came before, and behind the processes that
-// came before, in the kernel's queue. For a lock file whose holder takes no
-// kernel lock, and for what is no lock file (a symbolic link, a folder), it looks again
-// from time to time, at the head of the queue.
+// Acquire takes the lock, waiting for as long as ctx allows: behind the goroutines of this
+// process that came before, and behind the processes that came before, in the kernel's
+// queue. It looks from time to time, at the head of the queue, where the kernel can't wait:
+// for a holder without a kernel lock, and for what is no lock file (a symbolic link, a
+// folder).
 //
-// On success it is TryAcquire. When ctx ends while it waits nothing is held,
-// nothing is left on disk, and the error matches ErrTimeout and context.DeadlineExceeded,
-// or context.Canceled; it is an *ErrLocked that names the holder, unless nobody is in the
-// way by then. A ctx that is done
-// before is refused with its own cause. Any other error ends the wait at once; so
-// does ErrReentrant.
+// On success it is TryAcquire. When ctx ends during the wait, nothing is held, and nothing
+// but the sibling is left on disk. The error then matches ErrTimeout and
+// context.DeadlineExceeded, or context.Canceled. It is an *ErrLocked that names the holder,
+// unless nobody is in the way by then. A ctx that is done before is refused with its own
+// cause. Any other error, ErrReentrant among them, ends the wait at once.
 //
-// A wait in the kernel can't be called off: after ctx has ended, a thread and a
-// descriptor stay with the lock until it is let go of by who has it, and are used by the
-// next one who waits for it here. A process has at most 64 of these, for all locks;
-// beyond that it looks from time to time.
+// A wait in the kernel can't be called off. After ctx has ended, a thread and a descriptor
+// stay with the lock until its holder lets go; the next waiter for it here uses them. A
+// process has at most 64 of these, for all locks; further waiters look from time to time.
 func (f File) Acquire(ctx context.Context) (*FileHold, error) {
 	return f.wait(ctx, platform.Exclusive)
 }
 
-// AcquireShared is Acquire for a lock that any number of readers can have
-// together, and none beside an exclusive holder. Readers who come after a waiting
-// writer wait behind it (on Linux). As to where shared means exclusive, and the rest,
-// see TryAcquireShared.
+// AcquireShared is Acquire for a lock that any number of readers can have together, but not
+// beside an exclusive holder. Readers who come after a waiting writer wait behind it (on
+// Linux). TryAcquireShared says where shared means exclusive.
 func (f File) AcquireShared(ctx context.Context) (*FileHold, error) {
 	return f.wait(ctx, platform.Shared)
 }
 
-// AcquireWithin is Acquire with a limit, however short: 0 tries once, as
-// TryAcquire; a negative limit waits as long as ctx allows.
+// AcquireWithin is Acquire with a limit, however short: 0 tries once, as TryAcquire, and a
+// negative limit waits as long as ctx allows. When the limit passes, the error matches
+// ErrTimeout.
 func (f File) AcquireWithin(ctx context.Context, limit time.Duration) (*FileHold, error) {
 	return within(ctx, limit, f.Acquire, f.TryAcquire)
 }
 
-// AcquireSharedWithin is AcquireWithin for a shared lock, see AcquireShared.
+// AcquireSharedWithin is AcquireWithin for a shared lock: see AcquireShared.
 func (f File) AcquireSharedWithin(ctx context.Context, limit time.Duration) (*FileHold, error) {
 	return within(ctx, limit, f.AcquireShared, f.TryAcquireShared)
 }
@@ -108,8 +106,8 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	return nil, err
 }
 
-// maxAlienDelay is short, as others who wait for a holder without kernel lock may do
-// so by looking every few milliseconds. Only the first of all of us does it.
+// maxAlienDelay is short, as other programs that wait for a holder without a kernel lock
+// may look every few milliseconds. Only the first in our queue does it.
 const maxAlienDelay = 20 * time.Millisecond
 
 // A waiter is one goroutine on its way through its process's queue, with the patience of
@@ -143,8 +141,8 @@ func (w *waiter) turn(ctx context.Context) error {
 	}
 }
 
-// lockSibling waits for the sibling: at once if it is free, or else by a wait in the
-// kernel, our own or one that was left to us.
+// lockSibling waits for the sibling: it takes it at once if it is free, and else waits in
+// the kernel, by a wait of its own or one that was left to it.
 func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, error) {
 	seenFree := false
 	for ctx.Err() == nil {
@@ -168,12 +166,12 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			} else if a.areStillStopped() {
 				return nil, f.Close() // with the turnstile, if it was got
 			}
-			if _, err := f.Stat(); err != nil { // it is looked after by its identity
+			if _, err := f.Stat(); err != nil { // its identity is needed to look after it
 				return nil, joined(fmt.Errorf("lock: %w", err), f.Close())
 			}
 			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: func(f *platform.File, _ error) { _ = f.Close() }}
 			a.at(stepParks)
-			if !w.queue.park(atSibling, parked) { // enough threads are
+			if !w.queue.park(atSibling, parked) { // enough threads are parked
 				free := at == turnstileWaiting && a.overtake(f) == nil
 				if free && seenFree { // as siblingWatch does
 					return f, nil
@@ -205,9 +203,9 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 	return nil, ctx.Err()
 }
 
-// tryToPass tries for the lock of the sibling. ErrBusy comes with how far we got at the
-// turnstile. Who finds nobody at the turnstile need not take it: whoever takes it from then
-// on came later.
+// tryToPass tries for the lock of the sibling. With ErrBusy it returns how far we got at
+// the turnstile. If nobody is at the turnstile, it need not be taken: whoever takes it from
+// then on came later.
 func (w *waiter) tryToPass(f *platform.File) (turnstile, error) {
 	a := w.attempt
 	if !a.queued() || isStuck(a.file.Path) {
@@ -232,9 +230,10 @@ func (w *waiter) tryToPass(f *platform.File) (turnstile, error) {
 	}
 }
 
-// await waits for what comes of a wait in the kernel, and calls check from time to time. It
-// returns the wait's error if it came; or ctx's, and then the wait stays, for the next one;
-// or neither, when check says that there is nothing to wait for any more.
+// await waits until a wait in the kernel comes, and calls check from time to time. It
+// returns the wait's error if it came; ctx's error if ctx is done, and the wait stays for
+// the next one; or neither, when check returns 0 because there is nothing to wait for any
+// more.
 func (w *waiter) await(ctx context.Context, at int, parked *wait, check func() (again time.Duration)) (came bool, err error) {
 	timer := time.NewTimer(jitter(firstLook))
 	defer timer.Stop()
@@ -265,8 +264,8 @@ const (
 
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
 
-// lockOwn waits for a lock file that somebody has locked though the sibling is free: it
-// was replaced, or a child of a dead holder has it, or another program.
+// lockOwn waits for a lock file that somebody has locked though the sibling is free: the
+// file was replaced, or a dead holder's child has the lock, or another program.
 func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
 	parked := w.queue.adopted(atLockFile, f)
 	if parked != nil && parked.mode != mode {
@@ -277,7 +276,7 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 		_ = f.Close() // it has no lock
 	}
 	for parked == nil {
-		// Who only looks is gone in an instant.
+		// Whoever only looks is gone in an instant.
 		if f, err := (impatient{tries: 3}).lockOwn(ctx, a, f, path, mode); err != platform.ErrBusy {
 			return f, err
 		}
@@ -310,8 +309,7 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 	return nil, err
 }
 
-// giveBack lets go of a file's own lock that was waited for, and that nobody is left to
-// take.
+// giveBack lets go of a file's own lock that came when nobody was left to take it.
 func (p *place) giveBack(f *platform.File, path string, mode platform.Mode, err error) {
 	if err == nil && mode == platform.Shared {
 		_ = p.leave(f, func(step) {})
@@ -321,8 +319,8 @@ func (p *place) giveBack(f *platform.File, path string, mode platform.Mode, err 
 	_ = f.Close()
 }
 
-// lookAgain: no kernel lock stands for this holder, so look again from time to time, from
-// our place in the queue.
+// lookAgain looks from time to time, from our place in the queue, as no kernel lock stands
+// for this holder.
 func (w *waiter) lookAgain(ctx context.Context, _ *attempt, looked int, locked *ErrLocked) error {
 	switch {
 	case locked != nil:
