@@ -1,8 +1,8 @@
-// Package engine is for those who write engines: other means to lock, behind the
-// interface lock.Locker, such as package pg's. Who only uses locks does not need it.
+// Package engine is for those who write engines: other means to lock, behind the interface
+// lock.Locker, such as package pg's. Users of locks do not need it.
 //
-// An engine has Acquire, TryAcquire and List, of which lock.Locker says what they do. What
-// makes its holds like all others is Contexts, of which each hold has one:
+// An engine has Acquire, TryAcquire and List, as lock.Locker describes them. Each of its
+// holds has one Contexts, which makes it like all other holds:
 //
 //   - before it asks for a lock, the engine looks whether the caller holds it already:
 //     HoldOf(ctx, identity), where identity is a value of a type of the engine's own that
@@ -23,7 +23,7 @@ import (
 	"sync"
 )
 
-// Contexts are the contexts that carry one hold, and end when it is lost. So acquiring the
+// Contexts are the contexts that carry one hold, and end when it is lost. Acquiring the
 // same lock again under one of them is found out. The methods may be called by several
 // goroutines at once.
 type Contexts struct {
@@ -34,7 +34,7 @@ type Contexts struct {
 	mu    sync.Mutex // guards what follows
 	over  bool
 	cause error // why it was lost; nil if it was not
-	// live are kept while the lock is held, and they have not ended; see Context.
+	// live has the contexts that have not ended, while the lock is held; see Context.
 	live map[uint64]kept
 	last uint64 // key in live
 }
@@ -50,13 +50,14 @@ func NewContexts(hold any, is func(identity any) bool) *Contexts {
 	return &Contexts{hold: hold, is: is, lost: make(chan struct{})}
 }
 
-// Context returns a context that is done when parent is, or, with its cause, when
-// Lose is called. End does not end it.
+// Context returns a context that is done when parent is, or when Lose is called, with its
+// cause. End does not end it.
 func (c *Contexts) Context(parent context.Context) context.Context {
 	inner, cancel := context.WithCancelCause(parent)
 	ctx := &carrier{Context: inner, of: c}
-	// The end of the hold must not cancel it, yet the parent must not keep it for
-	// ever. While the lock is held, c keeps it, so that its Done channel works alone.
+	// The end of the hold must not cancel it, yet the parent must not keep it for ever.
+	// While the lock is held, c keeps it, so that its Done channel works even if nobody
+	// refers to it.
 	runtime.AddCleanup(ctx, func(cancel context.CancelCauseFunc) { cancel(context.Canceled) }, cancel)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +77,8 @@ func (c *Contexts) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// forget stops keeping a context once it has ended. The context inside must not refer to
-// the one that is kept.
+// forget stops keeping a context once it has ended. inner must not refer to the context
+// that is kept.
 func (c *Contexts) forget(inner context.Context, key uint64) {
 	context.AfterFunc(inner, func() {
 		c.mu.Lock()
@@ -90,7 +91,7 @@ func (c *Contexts) forget(inner context.Context, key uint64) {
 func (c *Contexts) Lost() <-chan struct{} { return c.lost }
 
 // Lose makes it known that the lock is lost: it closes Lost and ends the contexts. It
-// returns false when that had been done before, or when the hold is over.
+// returns false when that was done before, or when the hold is over.
 func (c *Contexts) Lose(cause error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,8 +131,8 @@ func (c *carrier) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Innermost returns the hold that ctx was made for; of several, the last one. nil if there
-// is none. It may be over.
+// Innermost returns the innermost hold that ctx was made for; nil if there is none. It may
+// be over.
 func Innermost(ctx context.Context) any {
 	if c, ok := ctx.Value(carriedKey{}).(*carrier); ok {
 		return c.of.hold
@@ -139,7 +140,7 @@ func Innermost(ctx context.Context) any {
 	return nil
 }
 
-// HoldOf returns the hold that ctx carries of the lock with this identity; nil if it
+// HoldOf returns the hold of the lock with this identity that ctx carries; nil if it
 // carries none, or if that is over.
 func HoldOf(ctx context.Context, identity any) any {
 	for c, _ := ctx.Value(carriedKey{}).(*carrier); c != nil; c, _ = c.Context.Value(carriedKey{}).(*carrier) {
