@@ -32,14 +32,14 @@ func (e *TooManyRetriesError) Error() string {
 // Unwrap returns why the last attempt failed.
 func (e *TooManyRetriesError) Unwrap() error { return e.Last }
 
-// Do calls attempt until it returns nil, up to MaxAttempts times. In between it
-// waits a random time of up to InitialDelay, then up to Factor times that, and so
-// on, up to MaxDelay ("full jitter").
+// Do calls attempt until it returns nil, up to MaxAttempts times. In between it waits a
+// random time of up to InitialDelay, then up to Factor times that, and so on, up to
+// MaxDelay ("full jitter").
 //
-// It returns nil after a success, *TooManyRetriesError when all attempts have failed,
-// and when ctx is done an error that matches its cause and says how many have
-// failed by then, without waiting any longer. An attempt that is under way is not
-// interrupted, unless by ctx.
+// It returns nil after a success, and a *TooManyRetriesError when all attempts have failed.
+// When ctx is done, it waits no longer: the error matches the cause of ctx, and says how
+// many attempts had failed. Only ctx interrupts an attempt that is under way. A field that
+// is out of range is an error.
 func (r Retry) Do(ctx context.Context, attempt func(context.Context) error) error {
 	r, err := r.withDefaults()
 	if err != nil {

@@ -24,14 +24,14 @@ type Settings struct {
 // DefaultTimeout is Settings.Timeout where the environment says nothing.
 const DefaultTimeout = 5 * time.Second
 
-// What is beyond these is a mistake.
+// Values beyond these are mistakes.
 const (
 	maxTimeout  = 365 * 24 * time.Hour
 	maxAttempts = 1_000_000
 	maxFactor   = 1000.0
 )
 
-// validPrefix is what is a name in every environment.
+// validPrefix matches names that every environment takes.
 var validPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // FromEnv reads the settings from the environment, for a program's prefix
@@ -43,10 +43,10 @@ var validPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 //	JIT_RETRY_MAX_DELAY_MS       milliseconds, above 0     2000
 //	JIT_RETRY_BACKOFF_FACTOR     1 or more                 2.0
 //
-// The first, and the last, may have decimals. A variable that is unset or empty
-// has its default; one that is no such number, or out of range, is an error that
-// names it. The variables, and what they are when unset, are those of jit, an issue
-// tracker for agents (see FORMATS.md).
+// The first and the last may have decimals. A variable that is unset or empty has its
+// default. One that is no such number, or out of range, is an error that names it. A prefix
+// that is no name for a variable is lock.ErrInvalidName. The variables and their defaults
+// are those of jit, an issue tracker for agents (see FORMATS.md).
 func FromEnv(prefix string) (Settings, error) {
 	if !validPrefix.MatchString(prefix) {
 		return Settings{}, fmt.Errorf("%w: prefix %q for environment variables", lock.ErrInvalidName, prefix)
