@@ -43,10 +43,10 @@ const (
 	OutcomeAbsent   Outcome = "absent"    // there was nothing any more
 )
 
-// Release gives up the claim: of all calls, in whatever goroutine and on whatever
-// copy of it, one is told OutcomeReleased. A claim that was lost, or that a ConflictError has
+// Release gives up the claim. Of all calls, in whatever goroutine and on whatever copy of
+// it, one is told OutcomeReleased. A claim that was lost, or that a ConflictError has
 // shown, is left alone. After an error the claim is given up all the same: its file is
-// left, and says so to programs that use this package; see lock.FileHold.Release.
+// left, and says so to programs that use this package. See lock.FileHold.Release.
 func (c *Claim) Release() (Outcome, error) {
 	if c.release == nil {
 		return c.notReleased()
@@ -85,8 +85,8 @@ func newClaim(id, path string, info lock.LockInfo) *Claim {
 	}
 }
 
-// parse reads a claim on an id, ours or another program's: all of the fields must be
-// there, and of this id, since the path says whose claim it is. Further ones mean nothing.
+// parse reads a claim on an id, ours or another program's. All of the fields must be there,
+// and of this id, since the path says whose claim it is. Further fields mean nothing.
 func parse(data []byte, id string) (lock.LockInfo, error) {
 	fields, err := exact(data)
 	if err != nil {
@@ -114,7 +114,7 @@ func parse(data []byte, id string) (lock.LockInfo, error) {
 	case info.Hostname == "":
 		return info, errors.New("no host")
 	}
-	// Nothing depends on the time; what is not one is none that anyone can read.
+	// Nothing depends on the time, so one that can't be read is no error.
 	info.CreatedAt = time.Unix(0, 0).UTC()
 	if t, err := time.Parse(time.RFC3339, createdAt); err == nil && !t.IsZero() {
 		info.CreatedAt = t.UTC()
@@ -125,8 +125,8 @@ func parse(data []byte, id string) (lock.LockInfo, error) {
 // fieldNames are those that other programs read.
 var fieldNames = []string{"gardenId", "pid", "hostname", "createdAt", "nonce", "owner"}
 
-// exact gives an object as other programs understand it: of a field that is there
-// twice the last counts, and "PID" is not "pid", for which somebody may take it.
+// exact gives an object as other programs understand it. Of a field that is there twice the
+// last counts. "PID" is not "pid", but package json may take it for that.
 func exact(data []byte) (all map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
@@ -148,9 +148,9 @@ const TargetLocked = "target-locked"
 type ConflictError struct {
 	Reason   string `json:"reason"` // TargetLocked
 	LockPath string `json:"lockPath"`
-	// Holder is nil when the lock file is empty or corrupt, or another id's, and
-	// when whoever is in the way has not written a claim: it has just come, or is
-	// taking over a dead one. Who takes over by a claim of their own is the Holder.
+	// Holder is nil when the lock file is empty or corrupt, or another id's. It is also nil
+	// when whoever is in the way has not written a claim: they have just come, or are
+	// taking over a dead one. Whoever takes over by a claim of their own is the Holder.
 	Holder *Claim `json:"holder"`
 	// Detail tells people what is known, and what to do.
 	Detail string `json:"detail"`

@@ -1,6 +1,6 @@
-// Package dispatch keeps two dispatchers from starting the same thing twice: one
-// claim for each id, a lock file in a folder, in a format that programs in other
-// languages share.
+// Package dispatch keeps two dispatchers from starting the same thing twice. It keeps one
+// claim for each id: a lock file in a folder, in a format that programs in other languages
+// share.
 //
 //	claim, err := dispatch.Locks{Dir: dir}.Acquire(ctx, id)
 //	var conflict *dispatch.ConflictError
@@ -14,15 +14,15 @@
 //	{"gardenId":"...","pid":1,"hostname":"...","createdAt":"2026-01-02T03:04:05.678Z",
 //	 "nonce":"...","owner":"entwurf_v2","lockPath":"/..."}
 //
-// with further fields, those of lock.LockInfo, which others ignore. Any program that
-// creates such a file with O_EXCL, removes it only while its own nonce is in it, and
-// takes over a dead holder's under DIR/ID.lock.reclaim, created with O_EXCL and kept
-// open, can take part.
+// with further fields, those of lock.LockInfo, which others ignore. Other programs can take
+// part. They create such a file with O_EXCL, and remove it only while their own nonce is in
+// it. They take over a dead holder's file under DIR/ID.lock.reclaim, created with O_EXCL
+// and kept open.
 //
-// Age decides nothing here. A claim is taken over only if its holder is proven
-// dead: by the kernel lock beside it where the holder had one, so that a pid which
-// was used again does not keep an id for ever; or else by its pid, on the same host.
-// What is empty, corrupt, or another id's, is left alone, and is a ConflictError.
+// Age decides nothing here. A claim is taken over only if its holder is proven dead: by the
+// kernel lock of its file, if the holder took one, so that a pid which was used again does
+// not keep an id for ever; or else by its pid, on the same host. A file that is empty,
+// corrupt, or another id's, is left alone, and is a ConflictError.
 //
 // The format is that of entwurf's dispatchers: see FORMATS.md.
 package dispatch
@@ -72,12 +72,12 @@ type Locks struct {
 
 // Acquire claims an id, and does not wait.
 //
-// On success the claim is on disk, and its Release gives it up. When somebody else
-// has it, or may have, or when what lies there can't be understood, the error is a
-// *ConflictError. Whatever else goes wrong is no conflict, and is returned as what it is:
-// lock.ErrInvalidName for an id that is refused, or no folder, the system's errors for the rest.
-// With any error nothing of ours is left behind, save the folder, and the file that
-// bears the kernel lock, ID.lock.flock, which stays for good.
+// On success the claim is on disk, and its Release gives it up. When somebody else has it,
+// or may have it, or when what lies there can't be understood, the error is a
+// *ConflictError. Any other error is no conflict: lock.ErrInvalidName for an id that is
+// refused, or a Dir that is not set, and the system's errors for the rest. With any error
+// nothing of ours is left but the folder, and the file of the queue, ID.lock.flock, which
+// stays for good.
 func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 	path, err := l.path(id)
 	if err != nil {
@@ -121,7 +121,8 @@ func (l Locks) path(id string) (string, error) {
 	if pattern == nil {
 		pattern = DefaultID
 	}
-	// Whatever the pattern admits: one element of a path, and not a hidden one.
+	// Whatever the pattern admits, an id must be one element of a path, and not a hidden
+	// one.
 	if !pattern.MatchString(id) || id == "" || id[0] == '.' || !filepath.IsLocal(id) || filepath.Base(id) != id ||
 		!utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
 		return "", fmt.Errorf("dispatch: %w: id %q", lock.ErrInvalidName, id)
