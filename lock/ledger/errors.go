@@ -15,14 +15,13 @@ var (
 	// MaxEvent, or not JSON. Nothing has been written.
 	ErrInvalidEvent = errors.New("invalid event")
 
-	// ErrUnfinished is returned when several events were to be appended
-	// together, and something failed when it was too late to undo it: the next
-	// writer finishes what was begun.
+	// ErrUnfinished is returned when several events were to be appended together, and
+	// something failed too late to undo it: the next writer finishes what was begun.
 	ErrUnfinished = errors.New("the batch is decided, and not finished yet")
 )
 
-// ErrPrefix is returned where the events in a folder have another prefix than the
-// ledger's, of which there is none: a folder has one ledger. Nothing has been written.
+// ErrPrefix is returned when all events in a folder have another prefix than the ledger's:
+// a folder has one ledger. Nothing has been written.
 var ErrPrefix = errors.New("a folder has one ledger, and its events one prefix")
 
 // ErrDamaged is matched by every error about the contents of a ledger: an event

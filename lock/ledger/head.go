@@ -15,15 +15,14 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// hint is what .head holds: written by whoever has the lock, and believed by
-// nobody without a look at the events themselves.
+// hint is what .head holds. The holder of the lock writes it, and nobody believes it
+// without a look at the events themselves.
 type hint struct {
 	Sequence int64     `json:"sequence"`
 	SweptAt  time.Time `json:"swept_at"`
 }
 
-// hintSize is the length of .head, always the same, so that it is written in one
-// step in place.
+// hintSize is the length of .head, always the same: one write in place replaces it.
 const hintSize = 96
 
 func (l Ledger) readHint() (h hint, ok bool) {
@@ -34,7 +33,7 @@ func (l Ledger) readHint() (h hint, ok bool) {
 	return h, true
 }
 
-// writeHint keeps quiet when it fails: whoever finds no hint lists the folder.
+// writeHint keeps quiet when it fails: without a hint the folder is listed.
 func (l Ledger) writeHint(h hint) {
 	data, err := json.Marshal(h)
 	if err != nil {
@@ -51,10 +50,10 @@ func (l Ledger) writeHint(h hint) {
 	_ = f.WriteAt(append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...), 0)
 }
 
-// head finds the number of the last event, in a time that does not grow with the
-// number of events where there is a hint: it is where the last holdfast writer left
-// it, or, if other programs have appended since, found in steps that double.
-// Without a hint, or an event, the folder is listed, and must be without gap.
+// head finds the number of the last event. With a hint, the time for that does not grow
+// with the number of events: the last holdfast writer left the head there, and events that
+// other programs have appended since are found in steps that double. Without a hint, or its
+// event, the folder is listed, and must be without gap.
 func (l Ledger) head() (head int64, h hint, err error) {
 	h, ok := l.readHint()
 	if ok && h.Sequence > 0 {
@@ -151,8 +150,8 @@ func (l Ledger) list() (c contents, err error) {
 	}
 }
 
-// gap returns an error that names the first event that is missing, if one is. The
-// listing of a folder that grows may leave some out, so each is looked for.
+// gap returns an error that names the first missing event, if one is missing. The listing
+// of a folder that grows may leave some out, so each is looked for.
 func (l Ledger) gap(c contents) error {
 	if c.events == c.head {
 		return nil

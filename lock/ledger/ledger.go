@@ -41,9 +41,9 @@ type Ledger struct {
 	// makes both, if the folder that Dir is in is there.
 	Dir string
 
-	// Prefix begins the names of event files. "" means DefaultPrefix; NoPrefix
-	// means none, as the published af writes them. In a folder that has events of
-	// another prefix alone, everything fails with ErrPrefix; PrefixOf finds it.
+	// Prefix begins the names of event files. "" means DefaultPrefix; NoPrefix means none,
+	// as the published af writes them. In a folder that has only events of another prefix,
+	// everything fails with ErrPrefix. PrefixOf finds the prefix.
 	Prefix string
 
 	// AgentID says in the lock file who is appending; "" means the host's name and
@@ -54,7 +54,7 @@ type Ledger struct {
 	// negative value, as long as the context allows.
 	Timeout time.Duration
 
-	// NoSync leaves out fsync: faster, and a crash of the machine (not of a
+	// NoSync leaves out fsync. That is faster, but a crash of the machine (not of a
 	// process) may lose events that were reported done, or leave them empty.
 	NoSync bool
 
@@ -62,37 +62,35 @@ type Ledger struct {
 	Observer lock.Observer
 }
 
-// Append appends an event, which is one JSON value, and returns its sequence
-// number, which is 1 for the first.
+// Append appends an event, which is one JSON value, and returns its sequence number, which
+// is 1 for the first.
 //
-// When it returns nil the event is on disk for good. When it fails, nothing was
-// appended; only if syncing the folder is what failed, the event is there, and may
-// be gone after a crash of the machine. While somebody else has the lock it waits
-// for it; the error is then an *lock.ErrLocked that matches lock.ErrTimeout.
+// When it returns nil, the event is on disk for good. When it fails, nothing was appended;
+// only if syncing the folder failed, the event is there, and may be gone after a crash of
+// the machine. It waits for the lock while somebody else has it. If that takes too long,
+// the error is an *lock.ErrLocked that matches lock.ErrTimeout.
 func (l Ledger) Append(ctx context.Context, event []byte) (sequence int64, err error) {
 	return l.AppendBatch(ctx, [][]byte{event})
 }
 
-// AppendIfSequence is Append, provided that expected is the number of the last
-// event, 0 for none: that nobody has appended since the caller looked. Otherwise the
-// error is a *SequenceError, which matches ErrSequenceMismatch, and nothing was
-// written.
+// AppendIfSequence is Append, provided that nobody has appended since the caller looked:
+// expected is the number of the last event, 0 for none. Otherwise the error is a
+// *SequenceError, which matches ErrSequenceMismatch, and nothing was written.
 func (l Ledger) AppendIfSequence(ctx context.Context, event []byte, expected int64) (sequence int64, err error) {
 	events := [][]byte{event}
 	return l.append(ctx, events, func(w *Writer) (int64, error) { return w.AppendIfSequence(expected, events...) })
 }
 
-// AppendBatch appends events with nothing between them, all or none, and returns
-// the number of the last one. See Append; a reader may see the first of them a
-// moment before the others. After an error that matches ErrUnfinished all of them
-// will be there once somebody has appended again, and none of them must be appended
-// anew.
+// AppendBatch appends events with nothing between them, all or none, and returns the number
+// of the last one. See Append. A reader may see the first of them a moment before the
+// others. After an error that matches ErrUnfinished, all of them will be there once
+// somebody has appended again: none of them must be appended anew.
 func (l Ledger) AppendBatch(ctx context.Context, events [][]byte) (last int64, err error) {
 	return l.append(ctx, events, func(w *Writer) (int64, error) { return w.Append(events...) })
 }
 
-// append appends with a lock of its own. Somebody who removes the lock file in
-// between does not undo what was appended, so that is no failure of it.
+// append appends with a lock of its own. Somebody who removes the lock file in between does
+// not undo what was appended, so that is no failure.
 func (l Ledger) append(ctx context.Context, events [][]byte, do func(*Writer) (int64, error)) (last int64, err error) {
 	if err := l.checkEvents(events); err != nil {
 		return 0, err
@@ -107,11 +105,11 @@ func (l Ledger) append(ctx context.Context, events [][]byte, do func(*Writer) (i
 	return last, err
 }
 
-// Locked calls fn with the ledger's lock held, for decisions that must hold when
-// their event is appended. The Writer is for fn alone, and not beyond it; ctx
-// carries the hold, so that appending to this ledger in another way is
-// lock.ErrReentrant. fn's error is returned as it is; and without one, an error that matches
-// lock.ErrLost if somebody has removed the lock file meanwhile.
+// Locked calls fn with the ledger's lock held, for decisions that must still hold when
+// their event is appended. The Writer is for fn alone, and not beyond it. ctx carries the
+// hold: appending to this ledger in another way is lock.ErrReentrant. fn's error is
+// returned as it is. Without one, the error matches lock.ErrLost if somebody has removed
+// the lock file meanwhile.
 func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) error) (err error) {
 	if err := l.make(); err != nil {
 		return err
@@ -163,8 +161,8 @@ func (l Ledger) Path(sequence int64) string { return l.path(l.name(sequence)) }
 // path returns the path of a file of the ledger.
 func (l Ledger) path(name string) string { return l.folder() + string(filepath.Separator) + name }
 
-// make checks l and makes its folder, and Dir, if what is above is there: that may be
-// mistyped.
+// make checks l, and makes its folder and Dir. What is above may be mistyped: it must be
+// there.
 func (l Ledger) make() error {
 	if err := l.check(); err != nil {
 		return err
@@ -284,7 +282,7 @@ func (l Ledger) name(sequence int64) string {
 	return fmt.Sprintf("%s%06d.json", l.prefix(), sequence)
 }
 
-// sequenceOf is the inverse of name; 0 for what is not the name of an event.
+// sequenceOf is the inverse of name; 0 for a name that is no event's.
 func (l Ledger) sequenceOf(name string) int64 {
 	digits, ok := strings.CutPrefix(name, l.prefix())
 	digits, ok2 := strings.CutSuffix(digits, ".json")

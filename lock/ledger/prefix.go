@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// PrefixOf returns the Prefix of the ledger in dir, as the names of its events show it;
-// "" if there are no events, nor a ledger, yet. With events of several prefixes the
-// error matches ErrPrefix.
+// PrefixOf returns the Prefix of the ledger in dir, as the names of its events show it; ""
+// if there are no events yet, or no ledger. If the events have several prefixes, the error
+// matches ErrPrefix.
 func PrefixOf(dir string) (string, error) {
 	l := Ledger{Dir: dir}
 	if err := l.check(); err != nil {
@@ -27,7 +27,7 @@ func PrefixOf(dir string) (string, error) {
 		return "", err
 	}
 	var all []string
-	switch { // seldom is there anything else to look for
+	switch { // the default is rare
 	case events && bare:
 		all = []string{DefaultPrefix, NoPrefix}
 	case events:
@@ -55,8 +55,8 @@ func PrefixOf(dir string) (string, error) {
 	return "", fmt.Errorf("ledger: %s has events of several prefixes: %s; say which are meant: %w", l.folder(), quoted(all), ErrPrefix)
 }
 
-// prefixes returns the prefixes of the events that some files are, in their order. A
-// name whose digits may belong to the prefix goes with the first event that there is.
+// prefixes returns the prefixes of those files that are events, in order. Digits at the end
+// of a prefix may belong to the number. They do if there is a first event without them.
 func prefixes(names []string) []string {
 	const first, digits = "000001.json", "0123456789"
 	found, others := map[string]bool{}, map[string]bool{}
@@ -84,8 +84,8 @@ func prefixes(names []string) []string {
 	return all
 }
 
-// alone returns an error if the folder, in which there are no events of ours, has those
-// of another prefix: two ledgers in one would be taken for each other's damage.
+// alone returns an error if the folder has no events of ours, but events of another prefix:
+// two ledgers in one folder would be taken for each other's damage.
 func (l Ledger) alone(c contents) error {
 	if all := prefixes(c.aliens); c.head == 0 && len(all) > 0 {
 		return fmt.Errorf("ledger: the events in %s begin with %s, and none with %q: use that prefix, or another folder: %w",
@@ -94,7 +94,7 @@ func (l Ledger) alone(c contents) error {
 	return nil
 }
 
-// anything returns alone's error for who has found no further event.
+// anything returns alone's error to a reader that has found no further event.
 func (l Ledger) anything() error {
 	if there, err := l.exists(1); there || err != nil {
 		return err

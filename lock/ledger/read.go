@@ -26,14 +26,14 @@ func (l Ledger) Sequence() (int64, error) {
 	return head, err
 }
 
-// Read returns one event. It takes no lock. The error matches fs.ErrNotExist when
-// there is no such event, and ErrDamaged when it can't be one.
+// Read returns one event. It takes no lock. The error matches fs.ErrNotExist when there is
+// no such event, and ErrDamaged when what is there can't be one.
 func (l Ledger) Read(sequence int64) (Event, error) {
 	if err := l.check(); err != nil {
 		return Event{}, err
 	}
 	path := l.path(l.name(sequence))
-	if sequence < 1 { // whatever lies there
+	if sequence < 1 { // whatever lies at that name
 		return Event{}, fmt.Errorf("ledger: %w", &fs.PathError{Op: "read", Path: path, Err: fs.ErrNotExist})
 	}
 	data, err := platform.ReadRegular(path, MaxEvent)
@@ -51,15 +51,14 @@ func (l Ledger) Read(sequence int64) (Event, error) {
 	return Event{Sequence: sequence, Data: data}, nil
 }
 
-// Events yields the events behind number after, in their order, up to the one that
-// is the last when it gets there. It takes no lock.
+// Events yields the events behind number after, in order, up to the last one at the time
+// when it gets there. It takes no lock.
 //
-// What is wrong comes as an error that matches ErrDamaged and names the file, with
-// the number of the event if it is one; whoever goes on gets what comes behind it. Of
-// several that are missing one after the other the first one is named, with how many.
-// Any other error is the last that comes.
-// With after = 0 the whole folder is looked at first, so that files which are none
-// of the ledger's, and gaps, are found.
+// What is wrong comes as an error that matches ErrDamaged and names the file, with the
+// number of the event if it is one. A caller that goes on gets what comes behind it. For
+// several missing events in a row, one error names the first, and says how many. Any other
+// error is the last that comes. With after = 0 the whole folder is looked at first, so that
+// files which are none of the ledger's, and gaps, are found.
 func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		head := after
@@ -129,8 +128,8 @@ func (l Ledger) whole() (contents, error) {
 	return l.list()
 }
 
-// beyond reports whether event n, which was not there, is missing: whether there
-// are events behind it, and still not n. head is one that is known.
+// beyond reports whether event n, which was not there, is missing: there are events behind
+// it, and n is still not there. head is the number of an event that is known.
 func (l Ledger) beyond(n, head int64) (bool, error) {
 	h, _ := l.readHint()
 	for _, m := range []int64{max(head, h.Sequence), n + 1, n + 2, n + 3} {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// sweepEvery is how often abandoned temporary files are looked for, which takes a
-// listing of the folder. Those of a holdfast writer that died are found at once.
+// sweepEvery is how often to look for abandoned temporary files, which takes a listing of
+// the folder. Those of a holdfast writer that died are looked for at once.
 const sweepEvery = time.Hour
 
 // Writer appends to a ledger whose lock is held. Its methods are for the goroutine
@@ -70,8 +70,8 @@ func (w *Writer) AppendIfSequence(expected int64, events ...[]byte) (last int64,
 // Append appends events, all or none, and returns the number of the last one. See
 // Ledger.AppendBatch.
 //
-// Should somebody who does not ask for the lock have taken the number, the error is
-// a *SequenceError; nothing is replaced.
+// If somebody who does not ask for the lock has taken the number, the error is a
+// *SequenceError, and nothing is replaced.
 func (w *Writer) Append(events ...[]byte) (last int64, err error) {
 	if w.over {
 		return 0, errors.New("ledger: a Writer was used after its lock was released")
@@ -99,8 +99,8 @@ func (w *Writer) Append(events ...[]byte) (last int64, err error) {
 	return w.head, nil
 }
 
-// soloTemp is the temporary file of a single event: only one writer at a time has
-// the lock, so what is there already is a dead writer's.
+// soloTemp is the temporary file of a single event. Only one writer at a time has the lock,
+// so what is there already is a dead writer's.
 const soloTemp = ".event-solo.tmp"
 
 func (w *Writer) appendOne(event []byte) error {
@@ -123,9 +123,9 @@ const batchName = ".batch"
 
 func (b batch) temp(i int) string { return fmt.Sprintf(".event-%s-%06d.tmp", b.ID, i+1) }
 
-// appendBatch writes all events, then decides by the one step that creates .batch,
-// then publishes them. Who finds .batch publishes what is left of it; without it,
-// the temporary files are nothing.
+// appendBatch writes all events, then decides by the one step that creates .batch, then
+// publishes them. Whoever finds .batch publishes what is left of it. Without it, the
+// temporary files are nothing.
 func (w *Writer) appendBatch(events [][]byte) (err error) {
 	b := batch{ID: rand.Text(), Events: len(events)}
 	written := 0
@@ -207,8 +207,8 @@ func (w *Writer) finishBatch() error {
 	return w.publishBatch(b, from)
 }
 
-// publishBatch renames the events that have not been yet, beginning with one. Each
-// is renamed once, so that none is there twice however often this is begun anew.
+// publishBatch renames the events that are still to be published, beginning with one. Each
+// is renamed once, so none is there twice, however often this is begun anew.
 func (w *Writer) publishBatch(b batch, from int) error {
 	for i := from; i < b.Events; i++ {
 		if w.isPublished(b.temp(i)) {
@@ -237,8 +237,8 @@ func (w *Writer) publishBatch(b batch, from int) error {
 	return nil
 }
 
-// isPublished reports whether a temporary file is the last event under its other
-// name: so a crash leaves it where renaming takes two steps.
+// isPublished reports whether a temporary file is also the last event, under its other
+// name. A crash leaves it so where renaming takes two steps.
 func (w *Writer) isPublished(temp string) bool {
 	t, err := os.Lstat(w.ledger.path(temp))
 	if err != nil || w.head == 0 {
@@ -301,9 +301,8 @@ func (w *Writer) syncFolder() error {
 	return nil
 }
 
-// sweep removes temporary files. Whoever writes one has the lock, so all that are
-// there now are dead writers'. What can't be removed (a folder, another user's)
-// harms nobody.
+// sweep removes temporary files. Their writers have the lock, so all that are there now are
+// dead writers'. What can't be removed (a folder, another user's) harms nobody.
 func (w *Writer) sweep() error {
 	c, err := w.ledger.list()
 	if err != nil {
