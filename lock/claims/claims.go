@@ -25,9 +25,9 @@ const (
 )
 
 // Manager manages the claims of one proof. It works once Dir is set, and must not be
-// copied; its methods may be called by several goroutines at once, and any number of
-// Managers, in any number of processes, may be at work on one proof. It remembers
-// what it has read of the ledger, so that further calls only read what is new.
+// copied. Its methods may be called by several goroutines at once. Any number of Managers,
+// in any number of processes, may be at work on one proof. It remembers what it has read of
+// the ledger, so that further calls only read what is new.
 type Manager struct {
 	// Dir is the folder that has the ledger, locks, and meta.json. Claim makes it, if the
 	// folder that it is in is there.
@@ -36,30 +36,29 @@ type Manager struct {
 	// Ledger has settings for the ledger; its Dir is not used.
 	Ledger ledger.Ledger
 
-	// Skew is how much the clocks of those who claim may differ: a claim counts
-	// for so long beyond its expiry. 0 unless set.
+	// Skew is how much the clocks of those who claim may differ: a claim counts for so long
+	// beyond its expiry.
 	Skew time.Duration
 
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	mu    sync.Mutex // guards state; taken behind the ledger's lock, where both are
+	mu    sync.Mutex // guards state; where both are taken, after the ledger's lock
 	state *state     // what was read so far
 }
 
-// Claim claims a node for an owner, until ExpiresAt. If the node is claimed, by this
-// owner or another, the error is a *ClaimedError. A claim that has expired is reaped
-// first.
+// Claim claims a node for an owner, until ExpiresAt. If the node is claimed, by this owner
+// or another, the error is a *ClaimedError. A claim that has expired is reaped first.
 //
-// An error that matches ErrFiles, here and below, comes with a change that stands.
-// With any other one nothing was changed, unless it matches ledger.ErrUnfinished, or
+// An error that matches ErrFiles, here and below, comes with a change that stands. With any
+// other one nothing was changed, except where it matches ledger.ErrUnfinished or
 // lock.ErrLost: then look again.
 func (m *Manager) Claim(ctx context.Context, node, owner string) (Claim, error) {
 	return m.acquire(ctx, node, owner, view.claim)
 }
 
-// Refresh makes a claim last for another lock_timeout from now; AcquiredAt stays. If the owner does
-// not have it, or if it has expired, the error is a *NotOwnedError.
+// Refresh makes a claim last for another lock_timeout from now; AcquiredAt stays. If the
+// owner does not have the claim, or it has expired, the error is a *NotOwnedError.
 func (m *Manager) Refresh(ctx context.Context, node, owner string) (Claim, error) {
 	if err := m.there(); err != nil {
 		return Claim{}, err
@@ -77,8 +76,8 @@ func (m *Manager) Release(ctx context.Context, node, owner string) error {
 	return err
 }
 
-// Reap ends all claims that have expired, and returns them. Of several who reap at
-// once, one ends each.
+// Reap ends all claims that have expired, and returns them. When several reap at once, one
+// of them ends each claim.
 func (m *Manager) Reap(ctx context.Context) (ended []Claim, err error) {
 	if err := m.there(); err != nil {
 		return nil, err
@@ -94,8 +93,9 @@ func (m *Manager) Reap(ctx context.Context) (ended []Claim, err error) {
 	return ended, err
 }
 
-// ReapEvery reaps at once and then every interval, and tells report what came of it,
-// until ctx is done, whose error it returns.
+// ReapEvery reaps at once and then every interval, and tells report what came of it. It
+// goes on until ctx is done, and returns the error of ctx. An interval that is not above 0
+// is lock.ErrInvalidName.
 func (m *Manager) ReapEvery(ctx context.Context, interval time.Duration, report func([]Claim, error)) error {
 	if interval <= 0 {
 		return fmt.Errorf("claims: %w: interval %v", lock.ErrInvalidName, interval)
@@ -123,7 +123,7 @@ func (m *Manager) Active() ([]Claim, error) {
 	return active, err
 }
 
-// active also returns, by node, which files hide whether somebody has it.
+// active also returns, by node, the errors of files that hide whether somebody has it.
 func (m *Manager) active() (active []Claim, broken map[string]error, err error) {
 	if err := m.check(); err != nil {
 		return nil, nil, err
@@ -146,8 +146,8 @@ func (m *Manager) active() (active []Claim, broken map[string]error, err error) 
 	return sorted(claims), found.broken, nil
 }
 
-// IsClaimed returns the claim on a node, if there is one that has not expired. It
-// takes no lock. A file that is not a claim is an error, if the ledger has none.
+// IsClaimed returns the claim on a node, if there is one that has not expired. It takes no
+// lock. A file that is not a claim is an error, unless the ledger has a claim on the node.
 func (m *Manager) IsClaimed(node string) (Claim, bool, error) {
 	if err := checkNode(node); err != nil {
 		return Claim{}, false, err
@@ -164,7 +164,7 @@ func (m *Manager) IsClaimed(node string) (Claim, bool, error) {
 	return Claim{}, false, broken[node]
 }
 
-// decider is what view's methods for one node are.
+// decider is a method of view for one node.
 type decider func(v view, node, owner string) ([]event, error)
 
 func (m *Manager) acquire(ctx context.Context, node, owner string, decide decider) (Claim, error) {
@@ -195,10 +195,10 @@ func (m *Manager) change(ctx context.Context, lasts time.Duration, node, owner s
 	return events, err
 }
 
-// decide is the one way to change claims: under the ledger's lock it reads what has
-// happened, lets the caller decide, appends the events, and makes the files follow;
-// which also finishes what somebody who died had begun. Files of other nodes than
-// node, if one is given, are no reason to fail.
+// decide is the one way to change claims. Under the ledger's lock it reads what has
+// happened, lets the caller decide, appends the events, and makes the files follow. That
+// also finishes what somebody who died had begun. If a node is given, files of other nodes
+// are no reason to fail.
 func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, decision func(view, *files) ([]event, error)) error {
 	if err := m.check(); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 		v.foreign = found.foreign(m.state, counts)
 		events, err := decision(v, found)
 		if err != nil {
-			_ = found.follow(m.state, node, counts) // for a dead one; the refusal matters more
+			_ = found.follow(m.state, node, counts) // what a dead writer has left; the refusal matters more
 			return err
 		}
 		var lines [][]byte
@@ -231,7 +231,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 		}
 		// Nobody else may have appended since, not even somebody who asks for no lock.
 		if _, err := w.AppendIfSequence(m.state.sequence, lines...); err != nil {
-			m.state = nil // should the ledger be another one by now, begin anew
+			m.state = nil // the ledger may be another one by now: begin anew
 			return err
 		}
 		if err := m.read(); err != nil {
@@ -270,7 +270,8 @@ func (m *Manager) check() error {
 	return nil
 }
 
-// there refuses a folder that is not there, for those who would find nothing in a new one.
+// there refuses a folder that is not there, for methods that would find nothing in a new
+// one.
 func (m *Manager) there() error {
 	if err := m.check(); err != nil {
 		return err

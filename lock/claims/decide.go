@@ -2,7 +2,7 @@ package claims
 
 import "time"
 
-// view is what a change is decided on: nothing else may be looked at.
+// view is all that a decision on a change may look at.
 type view struct {
 	claims  map[string]Claim // of the ledger
 	told    map[tenure][]event
@@ -25,7 +25,8 @@ func (v view) acquire(node, owner string) event {
 	return event{Type: acquired, Timestamp: v.now, NodeID: node, Owner: owner, ExpiresAt: v.now.Add(v.lasts)}
 }
 
-// claim: an expired claim is reaped on the way, so that the ledger tells of it.
+// claim claims a node. It reaps an expired claim on the way, so that the ledger tells of
+// it.
 func (v view) claim(node, owner string) ([]event, error) {
 	c, ok := v.on(node)
 	switch {
@@ -37,7 +38,7 @@ func (v view) claim(node, owner string) ([]event, error) {
 	return []event{{Type: reaped, Timestamp: v.now, NodeID: node, Owner: c.Owner}, v.acquire(node, owner)}, nil
 }
 
-// refresh: not after it has expired, as others were told then that it is free.
+// refresh extends a claim, but not an expired one: others were told that it is free.
 func (v view) refresh(node, owner string) ([]event, error) {
 	if err := v.owned(node, owner); err != nil {
 		return nil, err
@@ -50,8 +51,8 @@ func (v view) refresh(node, owner string) ([]event, error) {
 	return []event{e}, nil
 }
 
-// release: never before it was acquired, or refreshed, or the claim would seem to be a
-// later one.
+// release ends a claim, at no time before it was acquired, or refreshed: else the claim
+// would seem to be a later one.
 func (v view) release(node, owner string) ([]event, error) {
 	if err := v.owned(node, owner); err != nil {
 		return nil, err

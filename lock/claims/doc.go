@@ -19,17 +19,16 @@
 //
 //	{"node_id":"1.2.3","owner":"agent-7","acquired_at":T,"expires_at":T}
 //
-// where acquired_at is that of the first lock_acquired, and expires_at that of the last.
+// acquired_at is that of the first lock_acquired, and expires_at that of the last.
 //
 // Every change is decided with the ledger's lock held, on the state as of its last
 // event. The event is written first, then the file; if a crash comes between, the
 // next change puts the files right. A file that the ledger knows nothing of is
 // another program's claim: it is respected until it expires.
 //
-// How long a claim lasts is lock_timeout in Dir/meta.json, such as "90s": from a
-// second to an hour; 5 minutes where it is not given. Further fields are ignored
-// everywhere.
+// lock_timeout in Dir/meta.json, such as "90s", says how long a claim lasts: from a second
+// to an hour, or 5 minutes where it is not given. Further fields are ignored everywhere.
 //
-// The events, and the files, are those of af, a command with which agents work on a proof:
-// see FORMATS.md.
+// The format of events and files is that of af, a command with which agents work on a
+// proof: see FORMATS.md.
 package claims

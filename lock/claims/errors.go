@@ -14,20 +14,20 @@ var (
 	// return for a claim that the caller does not have, or no longer has.
 	ErrNotOwned = errors.New("not the owner of the claim")
 
-	// ErrFiles is returned when a change stands, as it is in the ledger, but the
-	// files in Dir/locks could not follow; the next change puts them right.
+	// ErrFiles is returned when a change stands in the ledger, but the files in Dir/locks
+	// could not follow. The next change puts them right.
 	ErrFiles = errors.New("the ledger has the change, but the files have not")
 
-	// ErrLifetime is returned when meta.json does not say in a way that can be
-	// understood how long a claim lasts.
+	// ErrLifetime is returned when lock_timeout in meta.json can't be understood, or is out
+	// of range.
 	ErrLifetime = errors.New("lock_timeout is not a duration from 1s to 1h")
 )
 
-// ClaimedError is returned when a node is claimed, by somebody else or by the caller
-// himself: Claim.Owner says who. It matches ErrClaimed.
+// ClaimedError is returned, as a pointer, when a node is claimed, by somebody else or by
+// the caller: Claim.Owner says by whom. It matches ErrClaimed.
 type ClaimedError struct {
-	Owner string // who asked
-	Claim Claim  // what there is
+	Owner string // the caller
+	Claim Claim  // the claim that there is
 }
 
 func (e *ClaimedError) Error() string {
@@ -39,6 +39,7 @@ func (e *ClaimedError) Error() string {
 		e.Claim.NodeID, e.Claim.Owner, e.Claim.AcquiredAt.Format(time.RFC3339), e.Claim.ExpiresAt.Format(time.RFC3339))
 }
 
+// Is makes the error match ErrClaimed.
 func (e *ClaimedError) Is(target error) bool { return target == ErrClaimed }
 
 // NotOwnedError says what there is instead of the caller's claim. It matches
@@ -59,4 +60,5 @@ func (e *NotOwnedError) Error() string {
 	return fmt.Sprintf("claims: node %s is claimed by %q, not by %q", e.NodeID, e.Claim.Owner, e.Owner)
 }
 
+// Is makes the error match ErrNotOwned.
 func (e *NotOwnedError) Is(target error) bool { return target == ErrNotOwned }

@@ -16,7 +16,7 @@ import (
 type files struct {
 	dir    string
 	claims map[string]Claim
-	broken map[string]error // files that should be a claim on this node, and are not
+	broken map[string]error // by node: why its file is not a claim
 	temps  []string         // of writers that died
 }
 
@@ -75,8 +75,8 @@ func (f *files) foreign(s *state, lasts func(Claim) bool) map[string]Claim {
 	return foreign
 }
 
-// follow makes the files what the ledger says, except for others' claims. The errors
-// are those of one node, or of all with "". The caller has the ledger's lock.
+// follow makes the files what the ledger says, except for others' claims. It returns the
+// errors of one node, or of all with "". The caller has the ledger's lock.
 func (f *files) follow(s *state, node string, lasts func(Claim) bool) error {
 	var errs []error
 	failed := func(on string, err error) {

@@ -21,7 +21,7 @@ import (
 type Claim struct {
 	NodeID     string    `json:"node_id"`
 	Owner      string    `json:"owner"`
-	AcquiredAt time.Time `json:"acquired_at"` // since when the owner has it; a refresh changes nothing
+	AcquiredAt time.Time `json:"acquired_at"` // since when the owner has it; a refresh leaves it
 	ExpiresAt  time.Time `json:"expires_at"`
 }
 
@@ -78,7 +78,7 @@ type event struct {
 }
 
 // claim returns the claim that an event of type acquired makes. A refresh by a clock that
-// was set back makes it younger than it was, or it would end before it began.
+// was set back moves AcquiredAt back, too: else the claim could end before it began.
 func (e event) claim() Claim {
 	since := e.Timestamp
 	if !e.since.IsZero() && e.since.Before(since) {
@@ -92,7 +92,7 @@ type state struct {
 	sequence int64
 	claims   map[string]Claim   // expired ones included
 	ended    map[tenure]end     // of each owner's last claim on a node
-	recent   map[tenure][]event // that made the last ones of each owner on a node, refreshed or not, ended or not
+	recent   map[tenure][]event // the last of type acquired, of each owner on a node
 }
 
 type tenure struct{ node, owner string }
@@ -103,15 +103,15 @@ type end struct {
 	known bool
 }
 
-// keepRecent is how many claims state.recent has: a file that is older than so many
-// refreshes is not that of a claim that still lasts.
+// keepRecent is how many events state.recent keeps of each: a file that is older than so
+// many refreshes is not that of a claim that still lasts.
 const keepRecent = 8
 
 func newState() *state {
 	return &state{claims: map[string]Claim{}, ended: map[tenure]end{}, recent: map[tenure][]event{}}
 }
 
-// apply replays one event. Those of other types are of no concern here.
+// apply replays one event, and skips those of other types.
 func (s *state) apply(data []byte) error {
 	var kind struct {
 		Type string `json:"type"`
@@ -158,10 +158,10 @@ func (s *state) apply(data []byte) error {
 	return nil
 }
 
-// isLeftover reports whether a file is of a claim that has ended in the ledger, so
-// that only a crash can have left it: one of those that the ledger has told of. Of others,
-// which are other programs', only the times tell; and where the clock was set back they
-// don't, so that a claim which still lasts counts.
+// isLeftover reports whether only a crash can have left a file: its claim has ended in the
+// ledger. A claim that the ledger has told of is known by what it says. Of others, which
+// are other programs', only the times tell. Where the clock was set back they don't, so a
+// claim that still lasts counts.
 func (s *state) isLeftover(file Claim, lasts bool) bool {
 	of := tenure{file.NodeID, file.Owner}
 	end, ok := s.ended[of]
@@ -179,8 +179,8 @@ func (s *state) isLeftover(file Claim, lasts bool) bool {
 	return !file.AcquiredAt.After(end.at) && !(end.known && lasts)
 }
 
-// catchUp replays what has come since. An event that can't be understood stops it:
-// what it says may be that somebody has a claim.
+// catchUp replays what has come since. An event that can't be understood stops it: it may
+// say that somebody has a claim.
 func (s *state) catchUp(l ledger.Ledger) error {
 	var errs []error
 	for e, err := range l.Events(s.sequence) {
@@ -204,7 +204,6 @@ func (s *state) catchUp(l ledger.Ledger) error {
 // maxErrors is how many damaged events are named at once.
 const maxErrors = 20
 
-// nodeID: see checkNode.
 var nodeID = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
 
 // checkNode refuses what is not a node's id, such as 1.2.3, before it becomes a
