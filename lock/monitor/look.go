@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// engine is an Engine and the look at it that is under way, if any.
+// engine is an Engine, and the look at it that is under way, if any.
 type engine struct {
 	Engine
 	mu      sync.Mutex
@@ -27,9 +27,9 @@ type look struct {
 	errors  int
 }
 
-// ask looks at the engine, or joins whoever does, and returns what was found in the
-// time it may take. A look that does not end, whatever its context says, is not
-// followed by another: those would pile up.
+// ask looks at the engine, or joins a look that is under way, and returns what was found in
+// the time it may take. A look that does not end, whatever its context says, is not
+// followed by another: they would pile up.
 func (e *engine) ask(ctx context.Context) ([]lock.Entry, error) {
 	e.mu.Lock()
 	l := e.current
@@ -57,7 +57,7 @@ func (e *engine) ask(ctx context.Context) ([]lock.Entry, error) {
 	return l.found()
 }
 
-// run lists. A panic must not take the program along that the page is part of.
+// run lists. A panic must not take down the program that the page is part of.
 func (l *look) run(ctx context.Context, lister Lister) {
 	defer func() {
 		if p := recover(); p != nil {

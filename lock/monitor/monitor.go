@@ -4,10 +4,10 @@
 //	http.Handle("/locks/", http.StripPrefix("/locks", monitor.New(
 //		monitor.Engine{Name: "files", Lister: lock.Dir{Path: "/var/lib/agents"}})))
 //
-// It only looks. Whoever can reach it sees what lock files tell everybody who may
-// read them: pids, hosts, labels. Who may reach it is for the server to decide,
-// and a server on the loopback address must check the Host header, or a page from
-// elsewhere can have its own name lead to it (DNS rebinding). "holdfast serve" does.
+// It only looks. Whoever can reach it sees what lock files tell all who may read them:
+// pids, hosts, labels. The server decides who may reach it. A server on the loopback
+// address must check the Host header, as "holdfast serve" does: else a page from elsewhere
+// can have its own name lead to it (DNS rebinding).
 package monitor
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// Lister is what an engine must be able to do to be shown; every lock.Locker is one.
-// List must be fit to be called again and again, and should end when ctx does.
+// Lister is what an engine must do to be shown; every lock.Locker is one. List must be fit
+// to be called again and again, and should end when ctx does.
 type Lister interface {
 	List(ctx context.Context) iter.Seq2[lock.Entry, error]
 }
@@ -35,23 +35,23 @@ type Engine struct {
 	Next func(lock.Status) []string
 }
 
-// answerTime is how long an engine may take. One that has not answered by then is
-// said to be out of reach, and what it has told so far is shown.
+// answerTime is how long an engine may take. One that takes longer is said to be out of
+// reach, and what it has told so far is shown.
 const answerTime = 5 * time.Second
 
-// New returns a handler that serves the page at / and the JSON at
-// /api/advisory-locks (see Report). The page asks for the JSON by a relative address,
-// so that it works below a prefix too, if that ends with a slash.
+// New returns a handler that serves the page at / and the JSON at /api/advisory-locks (see
+// Report). The page asks for the JSON by a relative address. So it works below a prefix,
+// too, if that ends with a slash.
 //
-// All engines are asked at the same time. One that fails, or does not answer within
-// five seconds, hides nothing of the others: its error is in the report, and the
-// status is still 200. Requests that come while an engine is being asked share the
-// answer, so that many watchers are no more work for it than one, and one that never
-// answers holds up one goroutine, not one for each request.
+// All engines are asked at the same time. One that fails, or does not answer within five
+// seconds, hides nothing of the others: its error is in the report, and the status is still
+// 200. Requests that come while an engine is being asked share the answer. So many watchers
+// are no more work for it than one, and an engine that never answers holds up one
+// goroutine, not one for each request.
 //
-// Both are compressed for clients that take gzip. The JSON has an entity tag, which
-// changes when more has changed than the time: a request that gives it in If-None-Match
-// is answered by 304 until then.
+// Both are compressed for clients that take gzip. The JSON has an entity tag, which changes
+// only when more than the time has changed. Until then a request that gives it in
+// If-None-Match is answered by 304.
 //
 // The handler may be used by several goroutines at once.
 func New(engines ...Engine) http.Handler {

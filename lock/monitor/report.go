@@ -29,34 +29,34 @@ type EngineState struct {
 	Error *string `json:"error"`
 }
 
-// Lock is one who holds a lock, or waits for it. What is not known is null.
+// Lock is one holder or waiter. What is not known is null.
 //
-// Of the lock it says what "holdfast status -json" and "holdfast list -json" say, by
-// the same names: path (empty for a lock without a file), state, evidence, and holder,
-// the claim, which is left out if there is none, and for who waits. Only, where a
-// database says what the session does ("active", "idle"), that is the state. With path
-// and holder.nonce a holder who is gone can be broken: lock.File.BreakForce.
+// It says of the lock what "holdfast status -json" and "holdfast list -json" say, by the
+// same names: path (empty for a lock without a file), state, evidence, and holder, the
+// claim. holder is left out for waiters, and if there is no claim. Where a database says
+// what the session does ("active", "idle"), that is the state. path and holder.nonce are
+// what it takes to break the lock of a holder who is gone: lock.File.BreakForce.
 //
 // pid, application_name, state, query_start, namespace, entity_id, mode, granted and
-// duration are those of the agent service, so that its page can show them: see FORMATS.md.
+// duration are those of the agent service, whose page can so show them: see FORMATS.md.
 type Lock struct {
 	lock.Status
-	PID             *int    `json:"pid"`              // of who holds, or waits
+	PID             *int    `json:"pid"`              // of the holder or waiter
 	ApplicationName *string `json:"application_name"` // what they say they are doing: LockInfo.Cmd
 	// QueryStart is when a session's query began, otherwise when the lock was taken.
 	QueryStart *time.Time `json:"query_start"`
 	Namespace  string     `json:"namespace"` // Key.Space
 	EntityID   string     `json:"entity_id"` // Key.Name
-	// Mode is "exclusive" or "shared". It is null for who waits for a lock file: the
-	// kernel tells of them no more than the pid.
+	// Mode is "exclusive" or "shared". It is null for a waiter at a lock file, of whom the
+	// kernel tells no more than the pid.
 	Mode    *string `json:"mode"`
-	Granted bool    `json:"granted"` // false: they wait
-	// Duration is the time since QueryStart in seconds, to the millisecond. It is
-	// negative when that is in the future, by a clock that was set or another host's.
+	Granted bool    `json:"granted"` // false: a waiter
+	// Duration is the time since QueryStart in seconds, to the millisecond. It is negative
+	// when QueryStart is in the future, by a clock that was set or another host's.
 	Duration  *float64 `json:"duration"`
 	Engine    string   `json:"engine"`
 	Hostname  *string  `json:"hostname"`   // of PID
-	BlockedBy []int    `json:"blocked_by"` // the pids of who is in the way; never null
+	BlockedBy []int    `json:"blocked_by"` // the pids of those in the way; never null
 	Next      []string `json:"next"`       // what a person can do about it, in lines
 }
 
@@ -89,7 +89,7 @@ func describe(engine Engine, e lock.Entry, now time.Time) Lock {
 		l.State = lock.State(e.Activity)
 	}
 	since = since.UTC()
-	if y := since.Year(); !since.IsZero() && 0 <= y && y <= 9999 { // others are no JSON
+	if y := since.Year(); !since.IsZero() && 0 <= y && y <= 9999 { // no other year has a form in JSON
 		seconds := math.Round(now.Sub(since).Seconds()*1000) / 1000
 		l.QueryStart, l.Duration = &since, &seconds
 	}
@@ -116,8 +116,7 @@ func known(s string) *string {
 }
 
 // encode gives the report as JSON in which every rune that does not print is escaped.
-// What lock files say is written by whoever can write them, and may end up in a
-// terminal.
+// Whoever can write a lock file decides what it says, and that may end up in a terminal.
 func (r Report) encode() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// tag is the report's entity tag. It leaves out what time alone changes, At and
-// Duration: who has the report of before, and its age, knows those. So the tag is a weak
-// one, for equal in meaning.
+// tag is the report's entity tag. It leaves out what time alone changes, At and Duration: a
+// client knows those from the earlier report and its age. So the tag is a weak one, for
+// equal in meaning.
 func (r Report) tag() (string, error) {
 	r.At = time.Time{}
 	r.Locks = slices.Clone(r.Locks)
@@ -29,7 +29,7 @@ func (r Report) tag() (string, error) {
 	return fmt.Sprintf(`W/"%x"`, hash.Sum(nil)[:16]), nil
 }
 
-// has reports whether a client has what has this weak tag already.
+// has reports whether a client already has what bears this weak tag.
 func has(r *http.Request, tag string) bool {
 	opaque := strings.TrimPrefix(tag, "W/")
 	for _, line := range r.Header.Values("If-None-Match") {
@@ -42,7 +42,7 @@ func has(r *http.Request, tag string) bool {
 	return false
 }
 
-// send answers with a body, compressed if the client takes it so.
+// send answers with a body, compressed if the client takes gzip.
 func send(w http.ResponseWriter, r *http.Request, body []byte) {
 	header := w.Header()
 	if takesGzip(r) {
