@@ -20,7 +20,7 @@ const addressVar = "HOLDFAST_LOCKTEST_ADDRESS"
 var mainCalled bool
 
 // Main makes the process a child of the suite if it was started as one, and then does not
-// return. An engine's TestMain calls it first. openAt is the one of Engine.
+// return. An engine's TestMain calls it first. openAt is Engine.OpenAt.
 func Main(openAt func(ctx context.Context, address string) (lock.Locker, error)) {
 	mainCalled = true
 	address, isChild := os.LookupEnv(addressVar)
@@ -35,8 +35,8 @@ func Main(openAt func(ctx context.Context, address string) (lock.Locker, error))
 	obey(l)
 }
 
-// An order is what a child is told to do, one line of JSON on standard input. An answer
-// to it comes on standard output.
+// An order tells a child what to do: one line of JSON on standard input. The answer comes
+// on standard output.
 type order struct {
 	Do     string     `json:"do"`
 	Key    lock.Key   `json:"key"`
@@ -51,8 +51,7 @@ type answer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// obey does what the orders say until there are none left, which is when the parent is
-// gone, too.
+// obey carries out orders until there are none left: then the parent is gone, too.
 func obey(l lock.Locker) {
 	orders := make(chan order)
 	go func() {
@@ -116,7 +115,7 @@ func (c obedient) acquired(key lock.Key) func(lock.Hold, error) answer {
 	}
 }
 
-// said is the answer of somebody who was to say want.
+// said is the answer of a child that was to say want.
 func said(want string, err error) answer {
 	var locked *lock.ErrLocked
 	switch {
@@ -182,7 +181,8 @@ func (s *subtest) start() *child {
 	return c
 }
 
-// end lets the child go, which must be well: the race detector tells by the exit status.
+// end lets the child go, and fails the test if it does not end well: the race detector
+// tells by the exit status.
 func (c *child) end() {
 	if c.killed {
 		return
@@ -213,7 +213,7 @@ func (c *child) order(o order) {
 	}
 }
 
-// answer waits for one, and checks that it is as it should be.
+// answer waits for an answer, and checks that it is the one wanted.
 func (c *child) answer(want string) answer {
 	c.s.Helper()
 	a := c.next()
@@ -223,7 +223,7 @@ func (c *child) answer(want string) answer {
 	return a
 }
 
-// do orders, and waits for the answer.
+// do gives an order, and waits for the answer.
 func (c *child) do(o order, want string) answer {
 	c.s.Helper()
 	c.order(o)

@@ -10,7 +10,7 @@ var deathTests = []test{
 	{"HolderStopped", holderStopped},
 }
 
-// holderKilled: who waits has the lock of a holder that was killed, with a greater fence.
+// holderKilled: a waiter gets the lock of a holder that was killed, with a greater fence.
 func holderKilled(s *subtest) {
 	key := s.key()
 	var last int64
@@ -27,7 +27,7 @@ func holderKilled(s *subtest) {
 		if last = s.fence(held); last <= fence {
 			s.Errorf("fence %d, after %d of a holder that was killed", last, fence)
 		}
-		// And another process.
+		// Another process gets it in the same way.
 		c.order(order{Do: "acquire", Key: key})
 		s.untilWaiting(key)
 		s.release(held)
@@ -59,7 +59,7 @@ func holderExits(s *subtest) {
 	s.wantFree(key)
 }
 
-// waiterKilled: nothing is granted to who is dead.
+// waiterKilled: nothing is granted to a dead waiter.
 func waiterKilled(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)

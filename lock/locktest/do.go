@@ -16,7 +16,7 @@ var doTests = []test{
 	{"EndedContext", doEnded},
 }
 
-// do is lock.Do, and lock.TryDo of a lock that is free.
+// do is lock.Do, or lock.TryDo of a free lock.
 type do func(ctx context.Context, l lock.Locker, key lock.Key, fn func(context.Context) error) error
 
 var bothDo = []do{lock.Do, func(ctx context.Context, l lock.Locker, key lock.Key, fn func(context.Context) error) error {

@@ -53,9 +53,9 @@ func goroutinesExclude(s *subtest) {
 	}
 }
 
-// visits are what a room is, for goroutines: when each was in, who is in, and a counter
-// that loses counts. All are atomic, as an engine whose locks are elsewhere need not
-// order the memory of this process in a way that the race detector knows.
+// visits are a room for goroutines: when each was in, who is in, and a counter that loses
+// counts. All are atomic: an engine whose locks are elsewhere need not order the memory of
+// this process in a way that the race detector knows.
 type visits struct {
 	inside, count atomic.Int64
 
@@ -94,8 +94,8 @@ func (v *visits) problems() (problems []string) {
 // processesExclude: one of several processes is in at a time.
 func processesExclude(s *subtest) { s.workTogether(4, 25) }
 
-// workTogether has children and this process take a lock in turns, so many times each,
-// and checks what they have left in the room.
+// workTogether has children and this process take a lock in turns, so many times each, and
+// checks what they leave in the room.
 func (s *subtest) workTogether(processes, rounds int) {
 	s.Helper()
 	key, r := s.key(), s.room()
@@ -142,7 +142,7 @@ func killedProcessesExclude(s *subtest) {
 	s.wantFree(key)
 }
 
-// oneWinsTryRace: of several who try at once for a free lock, at most one has it, and the
+// oneWinsTryRace: when several try at once for a free lock, at most one gets it, and the
 // others are told that it is locked.
 func oneWinsTryRace(s *subtest) {
 	const processes, rounds = 4, 20

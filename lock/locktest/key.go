@@ -45,7 +45,7 @@ func spacesAreDistinct(s *subtest) {
 	s.wantFree(other)
 }
 
-// odd are names that an engine may have to encode. They are locks of their own, or refused
+// odd are names that an engine may have to encode. Each is a lock of its own, or refused
 // before anything is taken.
 var odd = []string{
 	"x", "X", " x", "x ", "x.", ".x", "x.lock", "x.lock.flock", "x.reclaim", "%78", "%", "x%",
@@ -55,14 +55,14 @@ var odd = []string{
 	strings.Repeat("x", 60), strings.Repeat("x", 59) + "y", strings.Repeat("é", 30), strings.Repeat("%", 60),
 }
 
-// oddKeys holds them a few at a time, which shows that each is a lock of its own: an engine
+// oddKeys holds a few of them at a time, to show that each is a lock of its own: an engine
 // may have only so many connections.
 func oddKeys(s *subtest) {
 	const together = 8
 	salt := s.key()
 	var keys []lock.Key
 	for _, name := range odd {
-		// In one space with others' tests; but who else would use such names?
+		// They are in one space with others' tests, but nobody else uses such names.
 		keys = append(keys, lock.Key{Space: salt.Space, Name: name})
 	}
 	for _, space := range []string{"..", "x/y", "é", "x y", "%", strings.Repeat("s", 60)} {

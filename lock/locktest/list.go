@@ -16,7 +16,7 @@ var listTests = []test{
 	{"EndedContext", listEnded},
 }
 
-// wantListed checks that a lock is listed once, as held, and by whom.
+// wantListed checks that a lock is listed once, as held, with its holder.
 func (s *subtest) wantListed(key lock.Key) lock.Entry {
 	s.Helper()
 	granted, _ := s.entries(key)
@@ -33,7 +33,7 @@ func (s *subtest) wantListed(key lock.Key) lock.Entry {
 	return e
 }
 
-// untilUnlisted: nothing is left of a lock that was released.
+// untilUnlisted waits until nothing is listed of a lock that was released.
 func (s *subtest) untilUnlisted(key lock.Key) {
 	s.Helper()
 	s.eventually("a released lock disappears from List", func() bool {
@@ -63,7 +63,7 @@ func listHolderElsewhere(s *subtest) {
 	s.wantListed(key)
 	c.do(order{Do: "release", Key: key}, "released")
 	s.untilUnlisted(key)
-	// What a dead holder leaves is not said to be held.
+	// A dead holder's lock is not listed as held.
 	c.do(order{Do: "acquire", Key: key}, "held")
 	c.kill()
 	s.eventually("a dead holder is not listed as held", func() bool {
@@ -101,7 +101,7 @@ func listWaiter(s *subtest) {
 	s.untilUnlisted(key)
 }
 
-// listMany: every lock once, whosever it is.
+// listMany: every lock is listed once, whosever it is.
 func listMany(s *subtest) {
 	c := s.start()
 	var keys []lock.Key
@@ -130,7 +130,7 @@ func listMany(s *subtest) {
 	s.untilUnlisted(free)
 }
 
-// listStopEarly: whoever has seen enough can leave.
+// listStopEarly: a caller who has seen enough can leave.
 func listStopEarly(s *subtest) {
 	a, b := s.key(), s.key()
 	s.acquire(a)

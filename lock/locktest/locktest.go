@@ -1,9 +1,9 @@
 // Package locktest checks that an engine of locks, a lock.Locker, does what holdfast
-// promises: that it excludes goroutines and processes from each other whatever becomes of
-// them, and that its waits, errors and lists are those of every other engine.
+// promises: it excludes goroutines and processes from each other, whatever becomes of them,
+// and its waits, errors and lists are those of every other engine.
 //
-// An engine's tests have a TestMain that calls Main, as the suite starts the test binary
-// again to have other processes, and one test that calls Run:
+// An engine's tests have a TestMain that calls Main, and one test that calls Run. The suite
+// starts the test binary again, to have other processes:
 //
 //	func TestMain(m *testing.M) {
 //		locktest.Main(open)
@@ -21,7 +21,7 @@
 //		})
 //	}
 //
-// Nothing in the suite goes by how long something takes. What never comes fails after
+// Nothing in the suite depends on how long something takes. What never comes fails after
 // Engine.Patience.
 package locktest
 
@@ -36,32 +36,32 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// Engine is what the suite has to know of an engine.
+// Engine tells the suite what it has to know of an engine.
 type Engine struct {
-	// Address says, in one text, where locks are: a folder, a database. Every subtest
-	// asks for one. It may be the same each time, with locks of others' in it, as every
-	// subtest uses keys of its own.
+	// Address says, in one text, where locks are: a folder, a database. Every subtest asks
+	// for one. It may be the same each time, and others' locks may be there: every subtest
+	// uses its own keys.
 	Address func(t *testing.T) string
 	// OpenAt opens the locks at an address, in this process or another. What it returns
 	// is closed if it has a method Close, with or without an error.
 	OpenAt func(ctx context.Context, address string) (lock.Locker, error)
 
 	// Key makes a key of a number between 1 and 2^31-1. Different numbers must give
-	// different keys. nil makes names that are words.
+	// different keys. nil makes plain names.
 	Key func(n int) lock.Key
 
-	// Lose takes a lock away from its holder behind its back. nil leaves out the
-	// subtests of lost locks.
+	// Lose takes a lock from its holder behind its back. nil leaves out the subtests of
+	// lost locks.
 	Lose func(t *testing.T, address string, key lock.Key, held lock.Hold)
-	// NoticesLoss says that a holder learns of its loss while it holds, and that others
-	// can have the lock from then on; else Release tells, and frees it.
+	// NoticesLoss says that a holder learns of its loss while it holds, and that others can
+	// have the lock from then on. Otherwise Release tells of the loss, and frees the lock.
 	NoticesLoss bool
 
 	// LosesStopped says that a process which is stopped for long may lose its locks. The
 	// suite then stops none.
 	LosesStopped bool
-	// HidesWaiters says that List can't show who waits. The suite then can't tell when
-	// somebody does, and checks less.
+	// HidesWaiters says that List can't show waiters. The suite then can't tell when
+	// somebody waits, and checks less.
 	HidesWaiters bool
 	// NoShared says that shared locks exclude each other. Without it, they are tested if
 	// the Locker is a lock.SharedLocker.
@@ -121,8 +121,8 @@ var groups = []group{
 	{"Shared", sharedTests},
 }
 
-// lastKey makes keys of this process's own. That other processes, which may test on the
-// same locks, come upon the same ones is left to chance.
+// lastKey makes keys of this process's own. Other processes may test on the same locks;
+// that they come upon other keys is left to chance.
 var lastKey atomic.Int64
 
 func init() { lastKey.Store(rand.Int64N(1 << 30)) }

@@ -21,7 +21,7 @@ func (s *subtest) lose(key lock.Key, held lock.Hold) {
 	s.engine.Lose(s.T, s.address, key, held)
 }
 
-// lostRelease: whoever was robbed is told on release, at the latest.
+// lostRelease: a holder who was robbed is told on release, at the latest.
 func lostRelease(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -105,7 +105,7 @@ func lostDo(s *subtest) {
 	}
 }
 
-// robbed is a Locker that shows the last hold, which Do keeps to itself.
+// robbed is a Locker that shows its last hold, which Do keeps to itself.
 type robbed struct {
 	lock.Locker
 	held lock.Hold

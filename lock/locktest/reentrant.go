@@ -18,8 +18,8 @@ var reentrantTests = []test{
 
 type contextKey struct{}
 
-// reentrantAcquire: who waits for themselves is told so at once, by a context that comes
-// of the hold's, however far.
+// reentrantAcquire: a caller who would wait for itself is told so at once, under any
+// context that was derived from the hold's.
 func reentrantAcquire(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -75,7 +75,7 @@ func reentrantDo(s *subtest) {
 	s.wantFree(key)
 }
 
-// nestedOtherKey: under one lock others can be had, and both are found out.
+// nestedOtherKey: under one lock another can be had, and both are found in the context.
 func nestedOtherKey(s *subtest) {
 	outer, inner := s.key(), s.key()
 	held := s.acquire(outer)
@@ -114,7 +114,7 @@ func reentrantSet(s *subtest) {
 	s.wantFree(b)
 }
 
-// notReentrantAfterRelease: a context that outlives its hold is one like any other.
+// notReentrantAfterRelease: a context that outlives its hold is like any other.
 func notReentrantAfterRelease(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -136,8 +136,8 @@ func notReentrantAfterRelease(s *subtest) {
 	s.wantFree(key)
 }
 
-// notReentrantWithoutContext: a goroutine that does not come of the holder's context is
-// contention like any other process.
+// notReentrantWithoutContext: a goroutine without the holder's context is contention, like
+// any other process.
 func notReentrantWithoutContext(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)

@@ -55,7 +55,7 @@ func releaseOldHold(s *subtest) {
 	s.wantFree(key)
 }
 
-// releaseEndsNothing: the contexts go on, and nothing is said to be lost.
+// releaseEndsNothing: contexts go on after a release, and nothing is said to be lost.
 func releaseEndsNothing(s *subtest) {
 	held := s.acquire(s.key())
 	parent, cancel := context.WithCancel(s.ctx)
@@ -81,7 +81,7 @@ func releaseEndsNothing(s *subtest) {
 	<-after.Done()
 }
 
-// infoOfHold: a hold tells of somebody, since when, and keeps to it.
+// infoOfHold: a hold tells its holder and since when, and keeps to it.
 func infoOfHold(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -102,11 +102,11 @@ var fenceTests = []test{
 	{"SomeDoNotAsk", fenceWithGaps},
 }
 
-// fenceIncreases: from one holder to the next, in whichever processes, as the room
-// shows.
+// fenceIncreases: the fence grows from one holder to the next, in whichever processes. The
+// room checks it.
 func fenceIncreases(s *subtest) { s.workTogether(3, 15) }
 
-// fenceStable: one hold has one number, whoever asks, and while it is released.
+// fenceStable: one hold has one fence, whoever asks, also after its release.
 func fenceStable(s *subtest) {
 	held := s.acquire(s.key())
 	want := s.fence(held)
@@ -124,7 +124,7 @@ func fenceStable(s *subtest) {
 	s.workers(ask)
 }
 
-// fenceWithGaps: those who do not ask are no matter.
+// fenceWithGaps: holders who do not ask make no difference.
 func fenceWithGaps(s *subtest) {
 	key := s.key()
 	c := s.start()

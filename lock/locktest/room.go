@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// A room is a folder that only one worker may be in, or any number of readers. It finds
-// out in ways that do not depend on each other: a log to which everybody appends when they
-// come in and go out, whose order is the kernel's; a note of who is in; and a counter that
+// A room is a folder that only one worker may be in, or any number of readers. It finds out
+// in three ways that do not depend on each other: a log to which everybody appends on the
+// way in and out, whose order is the kernel's; a note of who is in; and a counter that
 // loses counts when two raise it at once.
 type room struct {
 	Dir string `json:"dir"`
-	// Who writes in the log: one word, of one worker.
+	// Who is the name of one worker in the log: one word.
 	Who string `json:"who"`
 	// Doomed says that Who may be killed inside.
 	Doomed bool `json:"doomed,omitempty"`
@@ -47,8 +47,8 @@ func (r room) name() string {
 	return r.Who
 }
 
-// The note and the counter have a fixed width, and are written in one go: whoever is killed
-// leaves the old, or the new.
+// The note and the counter have a fixed width, and are written in one go. So a worker that
+// is killed leaves the old text, or the new.
 const width = 40
 
 func (r room) write(file, text string) error {
@@ -199,8 +199,8 @@ func (r room) inspect() (left int, problems []string) {
 	return left, problems
 }
 
-// checkRoom fails the test if the room has seen two at once. killed is how many were
-// killed, who may have counted and not gone out.
+// checkRoom fails the test if the room has seen two at once. killed is how many workers
+// were killed: each may have counted and not gone out.
 func (s *subtest) checkRoom(r room, killed int) (left int) {
 	s.Helper()
 	left, problems := r.inspect()

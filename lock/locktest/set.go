@@ -44,7 +44,7 @@ func (s *subtest) acquireSet(ctx context.Context, keys ...lock.Key) (set *lock.S
 	return set, o.err
 }
 
-// setsInOppositeOrders: they never wait for each other for ever.
+// setsInOppositeOrders: sets in opposite orders never wait for each other for ever.
 func setsInOppositeOrders(s *subtest) {
 	const rounds = 15
 	keys := []lock.Key{s.key(), s.key(), s.key()}
@@ -64,7 +64,7 @@ func setsInOppositeOrders(s *subtest) {
 	}
 }
 
-// setAllOrNone: when one lock can't be had, none is.
+// setAllOrNone: when one lock can't be had, none is held.
 func setAllOrNone(s *subtest) {
 	keys := []lock.Key{s.key(), s.key(), s.key()}
 	for i, taken := range keys {

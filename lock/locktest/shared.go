@@ -66,13 +66,13 @@ func readersTogether(s *subtest) {
 	s.wantFree(key)
 }
 
-// readersAndWriters: whatever they do, no writer is in with anybody.
+// readersAndWriters: no writer is ever in with anybody else.
 func readersAndWriters(s *subtest) {
 	const rounds = 15
 	l := s.shared()
 	key, r := s.key(), s.room()
 	reader, writer := s.start(), s.start()
-	// Chance may keep them apart, on a machine that has much to do; so for once they meet.
+	// Chance may keep them apart on a busy machine, so here they meet for certain.
 	writer.do(order{Do: "acquire", Key: key}, "held")
 	held, err := s.call(l.AcquireShared, s.limited(), key)
 	s.wantLocked(held, err)
@@ -92,7 +92,7 @@ func readersAndWriters(s *subtest) {
 	s.wantFree(key)
 }
 
-// writerAmongReaders: readers who keep coming do not keep a writer out for ever.
+// writerAmongReaders: readers who keep coming do not keep out a writer for ever.
 func writerAmongReaders(s *subtest) {
 	const readers, writes = 4, 5
 	l := s.shared()
@@ -130,7 +130,7 @@ func writerAmongReaders(s *subtest) {
 	s.wantFree(key)
 }
 
-// readerKilled: a reader that dies keeps out no writer.
+// readerKilled: a dead reader keeps out no writer.
 func readerKilled(s *subtest) {
 	key := s.key()
 	stays := s.acquireShared(key)
@@ -141,7 +141,7 @@ func readerKilled(s *subtest) {
 	s.release(stays)
 	s.wantFree(key)
 
-	// The last one there, with a writer waiting.
+	// Now the last reader, with a writer waiting.
 	victim = s.start()
 	victim.do(order{Do: "shared", Key: key}, "held")
 	came := s.beginAcquire(s.ctx, key)
@@ -168,8 +168,8 @@ func sharedTimeout(s *subtest) {
 	s.wantFree(key)
 }
 
-// sharedWithin: a reader beside readers is let in, whatever the limit; and while a writer
-// has the lock every limit ends, and 0 tries once.
+// sharedWithin: a reader beside readers is let in, whatever the limit. While a writer has
+// the lock, every limit ends, and 0 tries once.
 func sharedWithin(s *subtest) {
 	l := s.shared()
 	key := s.key()
@@ -249,7 +249,7 @@ func sharedEnded(s *subtest) {
 	s.wantRefused(s.shared().TryAcquireShared)
 }
 
-// sharedReentrant: a reader who asks again, or to write, may wait for itself.
+// sharedReentrant: a reader who asks again, to read or to write, might wait for itself.
 func sharedReentrant(s *subtest) {
 	l := s.shared()
 	key := s.key()

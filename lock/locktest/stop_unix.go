@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// stop stops the child, and returns when it stands still.
 const canStop = true
 
+// stop stops the child, and returns when it stands still.
 func (c *child) stop() {
 	c.s.Helper()
 	pid := c.cmd.Process.Pid

@@ -17,7 +17,7 @@ type subtest struct {
 	locker  lock.Locker
 	// ctx bounds what must not hang.
 	ctx context.Context
-	// witness is another process, see wantHeld; nil until it is needed.
+	// witness is another process: see elsewhere. It is nil until it is needed.
 	witness *child
 }
 
@@ -49,7 +49,7 @@ func (s *subtest) open() lock.Locker {
 	return l
 }
 
-// key returns one that nobody has used.
+// key returns a key that nobody has used.
 func (s *subtest) key() lock.Key { return s.engine.Key(int(lastKey.Add(1))) }
 
 func (s *subtest) acquire(key lock.Key) lock.Hold {
@@ -77,7 +77,7 @@ func (s *subtest) within(limit time.Duration) acquirer {
 
 type acquirer func(ctx context.Context, key lock.Key) (lock.Hold, error)
 
-// held lets a hold end with the test, if that fails.
+// held checks that there is a hold, and has it end with the test.
 func (s *subtest) held(h lock.Hold) lock.Hold {
 	s.Helper()
 	if h == nil {
@@ -103,7 +103,7 @@ func (s *subtest) fence(h lock.Hold) int64 {
 	return fence
 }
 
-// outcome is what came of an acquisition.
+// outcome is what an acquisition returned.
 type outcome struct {
 	held lock.Hold
 	err  error
@@ -119,7 +119,7 @@ func begin(acquire func() (lock.Hold, error)) <-chan outcome {
 	return came
 }
 
-// beginAcquire begins to wait for a lock that somebody holds, and returns when it waits.
+// beginAcquire begins to wait for a lock that somebody holds, and returns once it waits.
 func (s *subtest) beginAcquire(ctx context.Context, key lock.Key) <-chan outcome {
 	s.Helper()
 	came := begin(func() (lock.Hold, error) { return s.locker.Acquire(ctx, key) })
@@ -127,13 +127,13 @@ func (s *subtest) beginAcquire(ctx context.Context, key lock.Key) <-chan outcome
 	return came
 }
 
-// end waits for what came, and fails the test if nothing does.
+// end waits for an outcome, and fails the test if none comes.
 func (s *subtest) end(came <-chan outcome) outcome {
 	s.Helper()
 	select {
 	case o := <-came:
 		return o
-	case <-time.After(s.engine.Patience): // s.ctx may be what was to end it
+	case <-time.After(s.engine.Patience): // s.ctx may be the one that was to end it
 		s.Fatal("acquiring does not end")
 		return outcome{}
 	}
@@ -148,7 +148,7 @@ func (s *subtest) endHeld(came <-chan outcome) lock.Hold {
 	return s.held(o.held)
 }
 
-// wantLocked checks that somebody else has the lock, says the outcome.
+// wantLocked checks that an outcome says that somebody else has the lock.
 func (s *subtest) wantLocked(h lock.Hold, err error) *lock.ErrLocked {
 	s.Helper()
 	s.wantNoHold(h, err)
@@ -202,8 +202,8 @@ func (s *subtest) wantHeld(key lock.Key) {
 }
 
 // wantFree checks that everybody can have the lock: here, in another process, and here
-// again. A wait that was called off may still be handed the lock for an instant, so this
-// is no matter of trying once.
+// again. It waits for the lock, as a wait that was called off may still be handed it for an
+// instant.
 func (s *subtest) wantFree(key lock.Key) {
 	s.Helper()
 	s.release(s.acquire(key))
@@ -251,8 +251,8 @@ func (s *subtest) entries(key lock.Key) (granted, waiting []lock.Entry) {
 	return granted, waiting
 }
 
-// untilWaiting waits until somebody waits for the lock. An engine need not show all who
-// do so in one process.
+// untilWaiting waits until List shows a waiter for the lock. An engine need not show all
+// waiters of one process.
 func (s *subtest) untilWaiting(key lock.Key) {
 	s.Helper()
 	if s.engine.HidesWaiters {

@@ -20,7 +20,7 @@ var waitTests = []test{
 	{"WithinOfFreeLock", acquireFreeWithin},
 }
 
-// waitGranted: who waits has the lock once it is released, here or elsewhere.
+// waitGranted: a waiter gets the lock once it is released, here or elsewhere.
 func waitGranted(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -75,7 +75,7 @@ func waitCancel(s *subtest) {
 	s.wantFree(key)
 }
 
-// cancelOneOfTwo: who is cancelled takes nothing from those who wait on.
+// cancelOneOfTwo: a waiter that is cancelled takes nothing from those who wait on.
 func cancelOneOfTwo(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -90,7 +90,7 @@ func cancelOneOfTwo(s *subtest) {
 	s.wantNoHold(o.held, o.err)
 	s.wantIs(o.err, context.Canceled)
 	s.release(held)
-	// Whichever of the two is first.
+	// Either of the two may be first.
 	select {
 	case o := <-stays:
 		if o.err != nil {
@@ -112,8 +112,8 @@ func cancelOneOfTwo(s *subtest) {
 }
 
 // endRacesRelease: when the end of a wait and the release of the lock come together, the
-// waiter has the lock or has it not; never does it stay locked for nobody. (PostgreSQL
-// bug 17686 is of this kind.)
+// waiter gets the lock or not; it never stays locked for nobody. (PostgreSQL bug 17686 is
+// of this kind.)
 func endRacesRelease(s *subtest) {
 	key := s.key()
 	for i := range 40 {
@@ -143,7 +143,7 @@ func endRacesRelease(s *subtest) {
 	s.wantFree(key)
 }
 
-// ended returns contexts that are done already, and what errors match then.
+// ended returns contexts that are done already, by the error that must be matched then.
 func (s *subtest) ended() map[error]context.Context {
 	mine := errors.New("cause of the end")
 	cancelled, cancel := context.WithCancelCause(s.ctx)
@@ -181,7 +181,7 @@ func (s *subtest) wantRefused(acquire acquirer) {
 	s.wantFree(key)
 }
 
-// acquireWithin: every limit ends, 0 tries once.
+// acquireWithin: every limit ends, and 0 tries once.
 func acquireWithin(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -203,8 +203,8 @@ func acquireWithin(s *subtest) {
 	s.wantFree(key)
 }
 
-// acquireFreeWithin: 0 has a free lock. The shortest limits may, and leave nothing behind
-// if they don't.
+// acquireFreeWithin: 0 gets a free lock. The shortest limits may fail to, and leave nothing
+// behind then.
 func acquireFreeWithin(s *subtest) {
 	key := s.key()
 	for _, limit := range []time.Duration{0, s.engine.Patience, -1} {
