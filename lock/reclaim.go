@@ -20,8 +20,8 @@ import (
 // *ErrLocked when somebody else is reclaiming. Either way nothing has been removed.
 //
 // The marker keeps out those who take no kernel lock, but respect the marker. Against those
-// who know neither, look and removal are two adjacent system calls. Whoever creates the
-// lock file after that has it.
+// who know neither, look and removal are two adjacent system calls. A lock file that they
+// create in between is lost; one that they create after is theirs.
 //
 // A crash leaves the dead claim, or none, and at most a marker, whose owner is dead.
 func (a *attempt) reclaim(ctx context.Context, dead *finding) error {
