@@ -22,8 +22,8 @@ func (a *app) breakLock(args []string) int {
 	if force && *nonce == "" {
 		return a.misuse("break", "-force wants the nonce of the claim; \"holdfast status -json LOCK\" shows it")
 	}
-	// StaleAfter stays at its default, by which age alone never has somebody's data
-	// removed that lies at the path by mistake.
+	// StaleAfter stays at its default. So age alone never removes somebody's data that lies
+	// at the path by mistake.
 	file := lock.File{Path: path}
 	var before lock.Status
 	var err error
@@ -49,8 +49,8 @@ func (a *app) breakLock(args []string) int {
 	return exitOK
 }
 
-// breakage is what break -json prints: what status -json does, of the lock as it was
-// found, and what became of it.
+// breakage is what break -json prints: the lock as it was found, as status -json has it,
+// and what became of it.
 type breakage struct {
 	lock.Status
 	Removed bool `json:"removed"`
@@ -75,8 +75,8 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) lock.S
 	path := visible(status.Path)
 	if force && locked.Evidence == lock.EvidenceOtherNonce {
 		a.say(path + " was not broken: its claim has another nonce than -force gives")
-		// The holder is another one by now, or the nonce was mistyped: whether
-		// that holder lives has not been said yet.
+		// The holder is another one by now, or the nonce was mistyped. Whether that holder
+		// lives has not been said yet.
 		if now, err := file.Inspect(context.Background()); err == nil {
 			status = now
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock/claims"
 )
 
-// claimFlags adds those that all commands about claims have.
+// claimFlags adds the flags of all commands about claims.
 func claimFlags(flags *flag.FlagSet) func(dir string) (*claims.Manager, error) {
 	var skew time.Duration
 	duration(flags, &skew, "skew")
@@ -143,9 +143,8 @@ func (a *app) done(err error) int {
 	return a.failLedger(err)
 }
 
-// conflict is what is printed instead of a claim that was not to be had: the claim that
-// is there, and, to tell it from one's own, what it is. Without a claim there is only the
-// node.
+// conflict is printed instead of a claim that could not be had: the claim that is there,
+// and in what way it differs. Without a claim there is only the node.
 type conflict struct {
 	NodeID string `json:"node_id"`
 	*claims.Claim

@@ -18,7 +18,7 @@ const (
 	fenceVar = "HOLDFAST_FENCE" // FileHold.Fence, decimal
 )
 
-// hold is what is needed of a *lock.FileHold; a test can lose one when it wants to.
+// hold is what is needed of a *lock.FileHold; a test has one that it can lose.
 type hold interface {
 	Path() string
 	Fence() (int64, error)
@@ -67,9 +67,9 @@ func launch(cmd *exec.Cmd) (started, ended <-chan error) {
 	start, end := make(chan error, 1), make(chan error, 1)
 	go func() {
 		// The kernel kills the command when the thread that forked it exits (see
-		// dieWithUs). Locked to this goroutine, which is there until the command
-		// has ended, the thread can't exit before: the runtime ends threads only
-		// together with the goroutine that is locked to them.
+		// dieWithUs). That thread is locked to this goroutine, which is there until the
+		// command has ended. So it can't exit before: the runtime ends a locked thread only
+		// together with its goroutine.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -81,9 +81,8 @@ func launch(cmd *exec.Cmd) (started, ended <-chan error) {
 	return start, end
 }
 
-// cannotRun says why the command could not be started. The codes are a shell's.
-// That is found out only under the lock: an earlier holder may have been the one
-// to install the command.
+// cannotRun says why the command could not be started. The codes are a shell's. It shows
+// only under the lock, as an earlier holder may have been the one to install the command.
 func (a *app) cannotRun(err error) int {
 	a.say("the command can't be run: " + oneLine(err))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -104,10 +103,10 @@ func (a *app) ended(err error) int {
 	return a.fail(err)
 }
 
-// letGo releases the lock, and returns the exit code of it all. That the lock was
-// lost has a code of its own, whatever the command's is: others may have been at work
-// under the same lock, and whoever retries, or takes the command's word, must know. If
-// anything else fails here, the command's own failure says more than ours.
+// letGo releases the lock, and returns the exit code of it all. A lost lock has a code of
+// its own, whatever the command's is: others may have been at work under the same lock, and
+// whoever retries, or takes the command's word, must know. If anything else fails here, the
+// command's own failure says more than ours.
 func (a *app) letGo(held hold, code int, lost bool) int {
 	err := held.Release()
 	isLost := errors.Is(err, lock.ErrLost)

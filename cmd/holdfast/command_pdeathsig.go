@@ -10,13 +10,13 @@ import "syscall"
 // On Linux the signal is sent when the *thread* that forked exits, so that thread
 // must outlive the command: see launch. On FreeBSD it is the process.
 //
-// Between fork and prctl(PR_SET_PDEATHSIG) (FreeBSD: procctl) the child has no
-// such signal yet. Should holdfast die in between, package syscall notices in the
-// child: it looks at its parent's pid after the call, and if that has changed it
-// kills itself before it becomes the command.
+// Between fork and prctl(PR_SET_PDEATHSIG) (FreeBSD: procctl) the child has no such signal
+// yet. If holdfast dies in between, package syscall notices in the child. It looks at its
+// parent's pid after the call: if that has changed, it kills itself before it becomes the
+// command.
 //
-// The kernel forgets the signal when a set-user-ID or set-group-ID program, or
-// one with file capabilities, is executed, and it is not inherited by fork.
+// fork does not pass the signal on, and the kernel forgets it when the child executes a
+// set-user-ID or set-group-ID program, or one with file capabilities.
 func dieWithUs() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -82,7 +82,7 @@ func (a *app) doctor(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	// Interrupted, we still clean up: nothing is to be left behind.
+	// An interruption cleans up, too: nothing is to be left behind.
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
 
@@ -109,7 +109,8 @@ func examine(ctx context.Context, dir string) (*report, error) {
 	}
 	r.checkFilesystem(fsys)
 
-	// In a folder of its own (mode 0700) nothing that we do can meet anybody's lock.
+	// Everything happens in a folder of our own (mode 0700), where it can't meet anybody's
+	// lock.
 	scratch, err := os.MkdirTemp(dir, ".holdfast-doctor-")
 	if err != nil {
 		r.add("permissions", bad, "no file can be created: "+oneLine(err))
@@ -121,7 +122,7 @@ func examine(ctx context.Context, dir string) (*report, error) {
 		}
 	}
 	r.checkIdentity()
-	// What an interruption cut short must not be taken for a finding.
+	// Checks that were cut short must not be taken for findings.
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("examining %s: %w", dir, context.Cause(ctx))
 	}
@@ -139,9 +140,9 @@ func (r *report) checkFilesystem(fsys platform.Filesystem) {
 	r.add("filesystem", weak, fsys.Kind+": not known to be local; another machine may grant, or hold, the same locks")
 }
 
-// checkIdentity looks up what claims say of their process. What is missing here
-// weakens only the judgement on claims that no kernel lock stands for; where
-// there is one, it is proof enough.
+// checkIdentity looks up what claims say of their process. What is missing here weakens
+// only the judgement on claims for which no kernel lock stands. A kernel lock is proof
+// enough.
 func (r *report) checkIdentity() {
 	p := platform.Self()
 	r.Process = processReport{p.PID, p.PIDFD, p.Start, p.PIDNamespace, p.TimeNamespace}

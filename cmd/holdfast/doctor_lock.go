@@ -87,7 +87,7 @@ func (r *report) checkKernelLock(ctx context.Context, path string) {
 		r.add(checkDescriptors, bad, "not free after it was dropped: "+oneLine(err))
 	}
 
-	// That was one process, excluding itself. Others are another matter.
+	// That was one process, excluding itself. Two processes are another matter.
 	processes, death := tryProcesses(ctx, path)
 	r.result(checkProcesses, processes, "refused while another process holds, granted after")
 	if processes == nil {
@@ -154,9 +154,8 @@ const (
 	answerGranted = "granted"
 )
 
-// tryProcesses lets a second process try while we hold the lock, try again after
-// we have let go, and be killed while it holds. It returns what came of the two
-// halves.
+// tryProcesses lets a second process try while we hold the lock, try again after we have
+// let go, and be killed while it holds. It returns the errors of the two halves.
 func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	held, err := tryLock(path)
 	if err != nil {
@@ -187,7 +186,7 @@ func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	if err := wantBusy(path); err != nil { // now the other way round
 		return err, nil
 	}
-	// The point of it all: the kernel, and nobody else, lets go for the dead.
+	// The point of it all: the kernel lets go for the dead, and nobody else does.
 	if err := child.Process.Kill(); err != nil {
 		return nil, err
 	}
@@ -198,8 +197,8 @@ func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	return nil, nil
 }
 
-// startDoctorChild starts the second process. ask has it try for the lock, and
-// returns its answer, or in what way there was none.
+// startDoctorChild starts the second process. ask has it try for the lock, and returns its
+// answer, or why there was none.
 func startDoctorChild(ctx context.Context, path string) (cmd *exec.Cmd, ask func() string, err error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -217,8 +216,8 @@ func startDoctorChild(ctx context.Context, path string) (cmd *exec.Cmd, ask func
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	// One question, one answer: so each process knows what the other has done,
-	// and nothing depends on time.
+	// One question, one answer: each process knows what the other has done, and nothing
+	// depends on time.
 	lines := bufio.NewScanner(answers)
 	ask = func() string {
 		if _, err := fmt.Fprintln(orders, "try"); err != nil {
@@ -232,9 +231,8 @@ func startDoctorChild(ctx context.Context, path string) (cmd *exec.Cmd, ask func
 	return cmd, ask, nil
 }
 
-// doctorChild is the second process. It tries for the kernel lock at each line
-// that it is sent, and keeps what it gets, until its input ends: so it goes away
-// with a parent that dies.
+// doctorChild is the second process. It tries for the kernel lock at each line that it is
+// sent, and keeps what it gets. It ends with its input, and so with a parent that dies.
 func (a *app) doctorChild(args []string) int {
 	if len(args) != 1 {
 		return exitUsage

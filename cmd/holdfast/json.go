@@ -9,9 +9,9 @@ import (
 	"unicode/utf16"
 )
 
-// writeJSON writes v as one line of JSON in which every rune that does not print
-// is escaped: package json leaves DEL, C1 controls and bidirectional marks as they
-// are, and a lock file that others can write decides what is in its fields.
+// writeJSON writes v as one line of JSON in which every rune that does not print is
+// escaped. Package json leaves DEL, C1 controls and bidirectional marks as they are, and
+// whoever can write a lock file decides what is in its fields.
 func writeJSON(w io.Writer, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

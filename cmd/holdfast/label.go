@@ -6,13 +6,13 @@ import (
 	"unicode"
 )
 
-// maxWord bounds what of a command is shown to others.
+// maxWord bounds the words of a command that others are shown.
 const maxWord = 40
 
-// label is what the lock file tells others of a command that was given no label: its
-// name, and its first argument if that can't hold a secret. Others see it in status,
-// on the page and in messages; a password on a command line is one for all of them
-// then, and a word too few harms nobody. "…" stands for what is left out.
+// label is what the lock file tells others of a command that was given no label: its name,
+// and its first argument if that can't hold a secret. Others see it in status, on the page
+// and in messages. A password in it would be known to all of them, and a word too few harms
+// nobody. "…" stands for what is left out.
 func label(command []string) string {
 	name := filepath.Base(command[0])
 	if !isName(name) {
@@ -29,8 +29,8 @@ func label(command []string) string {
 	return name
 }
 
-// isName reports whether a text is the name of a program, and not the beginning of
-// something else (NAME=VALUE, user:password@host) that was meant to come before one.
+// isName reports whether a text is the name of a program, and not something that was meant
+// to come before one (NAME=VALUE, user:password@host).
 func isName(s string) bool {
 	return len(s) <= maxWord && !strings.ContainsFunc(s, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._+-", r)
@@ -38,9 +38,9 @@ func isName(s string) bool {
 }
 
 // isHarmless reports whether an argument can't hold a secret: it is words, or a flag
-// without a value. Neither NAME=VALUE nor a URL is (= and : and @), nor -pSECRET (a
-// short flag is one letter), nor what looks like a token: with digits, with letters of
-// both cases in one word, or with a word longer than people's are.
+// without a value. NAME=VALUE and a URL are not (= and : and @), nor is -pSECRET (a short
+// flag is one letter). Nor is what looks like a token: with digits, with letters of both
+// cases in one word, or with a word longer than people's are.
 func isHarmless(arg string) bool {
 	switch {
 	case arg == "" || len(arg) > maxWord:

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
-// ledgerFlags adds those that say which ledger is meant, and how to get at it.
+// ledgerFlags adds the flags that say which ledger is meant, and how to write to it.
 func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) (ledger.Ledger, error) {
 	var l ledger.Ledger
 	prefix := flags.String("prefix", ledger.DefaultPrefix, "")

@@ -50,8 +50,8 @@ func (a *app) list(args []string) int {
 	return exitOK
 }
 
-// folder returns the path of a folder that is there. A symbolic link to one is
-// followed: it was named by the caller, while those below are left alone.
+// folder returns the path of a folder that is there. It follows a symbolic link to one, as
+// the caller named it; links below are left alone.
 func folder(dir string) (string, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,8 +74,8 @@ func (a *app) jsonLines() (show func(lock.Status) error, finish func(int) error)
 // maxLabel is how much of a holder's label a table shows.
 const maxLabel = 40
 
-// table aligns what it is shown, so that nothing can be seen before the end. With waiting,
-// those who wait for a lock follow it.
+// table aligns what it is shown, so nothing can be seen before the end. With waiting, a
+// lock's waiters follow it.
 func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(failed int) error) {
 	counts := map[lock.State]int{}
 	total, waiters := 0, 0
@@ -131,8 +131,8 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 	return show, finish
 }
 
-// cell makes a text from a lock file one short cell of a table. A tab or a line
-// break in it, which would start another cell, comes as an escape.
+// cell makes a text from a lock file one short cell of a table. A tab or a line break would
+// start another cell, and comes as an escape.
 func cell(s string) string {
 	if s == "" {
 		return "-"

@@ -22,7 +22,7 @@ type listener struct {
 	net.Listener `json:"-"`
 
 	URL    string `json:"url"`
-	Socket string `json:"socket,omitempty"` // which the URL is to be asked through
+	Socket string `json:"socket,omitempty"` // through which to ask for the URL
 	// exposure says who can reach it beyond this user or this machine; "" if nobody.
 	exposure string
 	loopback bool
@@ -51,9 +51,9 @@ func listen(ctx context.Context, addr string) (*listener, error) {
 	return r, nil
 }
 
-// reachable returns HOST:PORT under which a listener can be reached. One that listens
-// on all addresses says 0.0.0.0 or [::], which no other machine can make anything of:
-// then it is the first of this machine's own at which it answers.
+// reachable returns HOST:PORT under which a listener can be reached. One that listens on
+// all addresses says 0.0.0.0 or [::], which is no use to another machine. Then it is the
+// first of this machine's own addresses at which it answers.
 func reachable(at *net.TCPAddr) string {
 	if !at.IP.IsUnspecified() {
 		return at.String()
@@ -68,8 +68,8 @@ func reachable(at *net.TCPAddr) string {
 	return at.String()
 }
 
-// ownAddresses are those of the interfaces that others can be expected to reach, IPv4
-// first.
+// ownAddresses returns the addresses of the interfaces that others can be expected to
+// reach, IPv4 first.
 func ownAddresses() (own []net.IP) {
 	all, _ := net.InterfaceAddrs() // without them there is still the loopback
 	for _, a := range all {
@@ -81,9 +81,9 @@ func ownAddresses() (own []net.IP) {
 	return own
 }
 
-// listenAtSocket listens at a socket for this user alone. A lock beside it says whether
-// the server lives whose socket lies there, and lets no second one look at the same
-// time; a server of another program is known by its answering.
+// listenAtSocket listens at a socket for this user alone. A lock beside the socket says
+// whether its server lives, and keeps a second one from looking at the same time. A server
+// of another program is known by its answering.
 func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	}
 	unlock := func() {
 		if held.Release() == nil {
-			// It is harmless if the next one has it already, and has the lock: see "What
+			// This is harmless, even if the next server has the lock already: see "What
 			// removing a file does" in GUARANTEES.md.
 			_ = os.Remove(lockPath + ".flock")
 		}
@@ -118,7 +118,7 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	} else if err != nil {
 		return nil, err
 	}
-	// Not there on every system: it would remove whatever lies there by then.
+	// Otherwise closing removes whatever lies there by then. Not every system has this.
 	if u, ok := l.(interface{ SetUnlinkOnClose(bool) }); ok {
 		u.SetUnlinkOnClose(false)
 	}

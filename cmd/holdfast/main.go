@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// Exit codes. 64, 65 and 75 are sysexits.h's EX_USAGE, EX_DATAERR and EX_TEMPFAIL; those from
-// 126 on are the shell's. exitLost is one that neither of them has, nor timeout, env and
-// xargs (up to 125 and from 122 on), setlock (111), or Rust's and Python's run-times (101, 120).
+// Exit codes. 64, 65 and 75 are sysexits.h's EX_USAGE, EX_DATAERR and EX_TEMPFAIL; those
+// from 126 on are the shell's. exitLost is none of these, nor one of timeout, env and xargs
+// (122 to 125), setlock (111), or Rust's and Python's run-times (101, 120).
 const (
 	exitOK        = 0
 	exitError     = 1
@@ -51,8 +51,7 @@ func main() {
 	os.Exit(a.main(os.Args[1:]))
 }
 
-// main does what args, which are without the program's name, ask for, and
-// returns the exit code.
+// main does what args ask for, and returns the exit code. args lack the program's name.
 func (a *app) main(args []string) int {
 	if len(args) == 0 {
 		fmt.Fprint(a.stderr, overview())
@@ -71,8 +70,8 @@ func (a *app) main(args []string) int {
 	if c.direct {
 		return c.do(a, args)
 	}
-	// What was to be told and could not be written (a full disk, a closed pipe)
-	// must not pass for having been told.
+	// Output that could not be written (a full disk, a closed pipe) must not pass for
+	// written.
 	stdout := a.stdout
 	out := bufio.NewWriter(stdout)
 	a.stdout = out
@@ -118,7 +117,7 @@ func didYouMean(args []string) string {
 
 // command is one of holdfast's commands.
 type command struct {
-	name     string // of one word, or of two, the first of which it shares with others
+	name     string // one word, or two, of which others share the first
 	synopsis string // how it is called
 	summary  string // in a line of the overview
 	help     string // what follows the synopsis
@@ -128,7 +127,7 @@ type command struct {
 	direct bool
 }
 
-// commands is a function, not a table, as some of them look at the table.
+// commands is a function, not a table, as some commands look at the table.
 func commands() []command {
 	return []command{
 		{name: "run", synopsis: runSynopsis, help: runHelp, do: (*app).run, direct: true,
@@ -189,7 +188,7 @@ func lookUp(args []string) (*command, []string) {
 	return nil, args
 }
 
-// group returns the commands whose first word, of two, this is.
+// group returns the commands of two words that begin with this one.
 func group(word string) (members []command) {
 	for _, c := range commands() {
 		if strings.HasPrefix(c.name, word+" ") {
@@ -243,8 +242,8 @@ func (a *app) parseOne(flags *flag.FlagSet, args []string, what string) (arg str
 	}
 }
 
-// noLock says why there can't be a lock at a path: "" unless a folder is there. No
-// holder put it there, and it won't go away by itself, so it was a slip.
+// noLock says why there can't be a lock at a path: "" unless a folder is there. No holder
+// put the folder there, and it won't go away by itself, so it was a slip.
 func noLock(path string) (wrong string) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return ""

@@ -60,9 +60,9 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	return o, exitOK, true
 }
 
-// arguments takes "LOCK -- COMMAND...", and returns what is wrong with it. Package
-// flag stops at LOCK, so that "--" is still there, unless someone put one before
-// LOCK as well, as for a lock whose name begins with "-".
+// arguments takes "LOCK -- COMMAND...", and returns what is wrong with it. Package flag
+// stops at LOCK, or behind a "--" before it (for a lock whose name begins with "-"). So the
+// "--" behind LOCK is still there.
 func (o *runOptions) arguments(args []string) (wrong string) {
 	switch {
 	case o.try && o.timed:
@@ -112,15 +112,15 @@ func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.FileHol
 	return file.Acquire(ctx)
 }
 
-// isObstacle reports whether there is something at a lock's path that no holder
-// put there: a link, a device. It won't go away by itself, as a lock
-// file does, so there is no point in waiting for it.
+// isObstacle reports whether something is at a lock's path that no holder put there: a
+// link, a device. Unlike a lock file it won't go away, so there is no point in waiting for
+// it.
 func isObstacle(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// take acquires the lock. Without it, the command is over with this exit code.
+// take acquires the lock. If it can't, the command is over with this exit code.
 func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.FileHold, int) {
 	type result struct {
 		held *lock.FileHold
@@ -129,8 +129,8 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.FileHold, int)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	file := lock.File{Path: o.lock, Cmd: o.title()}
-	// Acquire goes on beside us, so that signals and notices are ours to handle
-	// here, one at a time: no message can follow the news that it contradicts.
+	// Acquire goes on beside us, and signals and notices are handled here, one at a time.
+	// So no message can follow the news that it contradicts.
 	results := make(chan result, 1)
 	go func() {
 		held, err := o.acquire(ctx, file)
@@ -163,7 +163,7 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.FileHold, int)
 	}
 }
 
-// gaveUp ends a wait that a signal ended. The lock may have come just then.
+// gaveUp finishes a wait that a signal ended. The lock may have come just then.
 func (a *app) gaveUp(held *lock.FileHold, s os.Signal) int {
 	if held != nil {
 		if err := held.Release(); err != nil {
@@ -174,7 +174,7 @@ func (a *app) gaveUp(held *lock.FileHold, s os.Signal) int {
 	return exitSignal + signalNumber(s)
 }
 
-// taken says why the lock was not had, if it was not.
+// taken says why the lock could not be had, if so.
 func (a *app) taken(o runOptions, err error) int {
 	var locked *lock.ErrLocked
 	switch {
@@ -193,8 +193,8 @@ func (a *app) taken(o runOptions, err error) int {
 	return o.conflict
 }
 
-// noticeEvery is how long a wait may last before people are told of it, and
-// between looks at whether the holder is still the same.
+// noticeEvery is how long a wait may last before people are told of it, and the time
+// between looks for another holder.
 const noticeEvery = time.Second
 
 // waitNotice is what has been told of a wait.
@@ -204,8 +204,8 @@ type waitNotice struct {
 	holder holding
 }
 
-// holding tells one holding of a lock from another. What a holder that lives
-// changes in its claim (RenewedAt) is no part of it.
+// holding tells one holding of a lock from another. RenewedAt is no part of it, as a living
+// holder changes it.
 type holding struct {
 	pid     int
 	created int64
@@ -236,8 +236,8 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	}
 }
 
-// isSelf reports whether this process, and nobody else, has a lock. (One of this pid in
-// another container is taken for it, and only not told of.)
+// isSelf reports whether this process, and nobody else, has a lock. (A holder with this pid
+// in another container is taken for this process, and only not told of.)
 func isSelf(s lock.Status) bool {
 	if s.Info != nil {
 		return s.Info.PID == os.Getpid()

@@ -46,7 +46,7 @@ func (a *app) serve(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
-	// Before it listens: whoever has read the address may end it.
+	// Signals are caught before it listens: whoever has read the address may end it.
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
 	l, err := listen(ctx, *addr)
@@ -68,8 +68,8 @@ func (a *app) serve(args []string) int {
 	return a.serveOn(ctx, l, handler)
 }
 
-// engines are the folders, each under its absolute path, and once, though it may be named
-// twice, or be part of another.
+// engines returns an engine for each folder, under its absolute path. A folder that is
+// named twice, or is part of another, counts once.
 func engines(dirs []string) (all []monitor.Engine, err error) {
 	type place struct {
 		name, path string
@@ -144,7 +144,7 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, h http.Handler) int {
 	wait, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	if server.Shutdown(wait) != nil {
-		_ = server.Close() // who is still being answered has had the time
+		_ = server.Close() // clients that are still being answered have had the time
 	}
 	return exitOK
 }
@@ -157,10 +157,10 @@ func (w sayWriter) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// localOnly refuses requests that are meant for another host. A page from anywhere
-// can have its own name resolve to this machine, and would then be allowed by the
-// browser to read what it finds here; but the Host header still has that name. The
-// port is not looked at: a tunnel may have another.
+// localOnly refuses requests that are meant for another host. A page from anywhere can have
+// its own name resolve to this machine, and the browser would then let it read what it
+// finds here. But the Host header still has that name. The port is not looked at: a tunnel
+// may have another.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {
@@ -171,8 +171,8 @@ func localOnly(next http.Handler) http.Handler {
 	})
 }
 
-// isLocal reports whether a Host header names this machine, and can't be made to by
-// whoever has a name.
+// isLocal reports whether a Host header names this machine, by a name that no page from
+// elsewhere can have.
 func isLocal(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -187,8 +187,7 @@ func isLocal(host string) bool {
 // paths: the folder is the space.
 type lockFiles struct{ dir string }
 
-// List yields the locks that somebody has, or died holding, and those who wait for
-// them.
+// List yields the locks that somebody has, or died holding, and their waiters.
 func (f lockFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
 		for status, err := range lock.List(ctx, f.dir) {

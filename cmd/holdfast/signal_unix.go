@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// caughtSignals are those that end what goes on until a signal comes, such as a wait.
+// caughtSignals are the signals that end a wait, or whatever else goes on until one comes.
 //
-// SIGQUIT is among them for the sake of what it means to a command: a terminal
-// sends it to both, and it must not be holdfast that dies of it.
+// SIGQUIT is among them because a terminal sends it to holdfast and the command, and
+// holdfast must not die of it.
 //
-// SIGHUP stays ignored where it was so at the start (nohup). SIGINT does not: a
-// shell without job control has its background commands ignore it, but who sends
-// it to holdfast's pid wants it heard.
+// SIGHUP stays ignored where it was so at the start (nohup). SIGINT does not: a shell
+// without job control has its background commands ignore it, but whoever sends it to
+// holdfast's pid wants it heard.
 func caughtSignals() []os.Signal {
 	caught := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -36,12 +36,12 @@ func endsWait(s os.Signal) bool {
 // runSignals are those that "holdfast run" catches: all that can be caught, as tini and
 // dumb-init do, so that whoever signals holdfast reaches the command. Not these:
 //
-//   - SIGCHLD is about our own children, and SIGURG and SIGIO may be our own doing: Go's
-//     run-time interrupts its threads with the one, and the kernel sends the other for a
+//   - SIGCHLD is about our own children. SIGURG and SIGIO may be our own doing: Go's
+//     run-time interrupts its threads with SIGURG, and the kernel sends SIGIO for a
 //     lease, which package platform takes for an instant.
 //   - SIGPROF is Go's profiler's, and comes to nobody else.
 //   - SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS and SIGEMT are our own faults.
-//   - SIGTTIN and SIGTTOU come from the kernel, to the whole group of whoever uses the
+//   - SIGTTIN and SIGTTOU come from the kernel, to the whole group of a process that uses the
 //     terminal in the background. They stop us together with the command.
 func runSignals() []os.Signal {
 	const sigEMT = 7 // SIGBUS on Linux

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// status tells who holds a lock, and whether they live. The answer is the exit
-// code as much as the text, so that a script need not read either of the forms.
+// status tells who holds a lock, and whether they live. The exit code answers as much as
+// the text, so that a script need not read it.
 func (a *app) status(args []string) int {
 	flags := newFlags("status")
 	asJSON := flags.Bool("json", false, "")
@@ -31,8 +31,7 @@ func (a *app) status(args []string) int {
 	return stateCode(status.State)
 }
 
-// stateCode is 1 for nothing: that is for what went wrong, which must not pass for
-// an answer.
+// stateCode never is 1: that is for failures, which must not pass for an answer.
 func stateCode(s lock.State) int {
 	switch s {
 	case lock.StateFree:

@@ -11,13 +11,12 @@ import (
 // catchStop reports whether SIGTSTP can be caught and still stop us: see suspend.
 const catchStop = true
 
-// suspend stops us, for SIGTSTP, as it does where it is not caught: until somebody sends
-// SIGCONT, and not at all in an orphaned process group, which nobody could continue.
+// suspend stops us for SIGTSTP as the kernel would if it were not caught: until somebody
+// sends SIGCONT, and not at all in an orphaned process group, which nobody could continue.
 //
 // signal.Reset does not bring the kernel's own action back (Go 1.26), so that is set for
-// the moment. All bytes of a sigaction zero are SIG_DFL on every architecture. The
-// signal goes to this very thread: the process has been stopped, and continued, when
-// tgkill returns.
+// the moment. A sigaction of zeros is SIG_DFL on every architecture. The signal goes to
+// this very thread: the process has been stopped, and continued, when tgkill returns.
 func suspend(s os.Signal) {
 	if s != syscall.SIGTSTP {
 		return

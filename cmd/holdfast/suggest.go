@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// nearest returns which of some words was probably meant by another: the one of which
-// it is the beginning, or the one that the fewest slips lead to; "" if none is near.
+// nearest returns which of words was probably meant by word: the one that begins with it,
+// or the one that the fewest slips lead to; "" if none is near.
 func nearest(word string, words []string) (best string) {
 	most := 1 + len(word)/5
 	if len(word) < 3 {
@@ -28,8 +28,8 @@ func nearest(word string, words []string) (best string) {
 	return best
 }
 
-// slips counts the letters left out, put in, mistaken, or exchanged with the next one,
-// that lead from one word to another.
+// slips counts the letters left out, put in, mistaken, or exchanged with the next one, that
+// lead from one word to another.
 func slips(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // the rows for i-2 and i-1
 	for j := range last {
@@ -53,8 +53,8 @@ func slips(a, b string) int {
 	return last[len(b)]
 }
 
-// meant returns the command that was probably meant, for which none was found; "" if
-// it can't be told.
+// meant returns the command that was probably meant by args, which name none; "" if it
+// can't be told.
 func meant(args []string) string {
 	var firsts, seconds []string
 	for _, c := range commands() {
@@ -78,8 +78,8 @@ func meant(args []string) string {
 	return first
 }
 
-// unknownFlag returns the flag that was probably meant by one that there is not; "" if
-// it can't be told, or if that is not what err is about.
+// unknownFlag returns the flag that was probably meant by an unknown one; "" if it can't be
+// told, or if err is about something else.
 func unknownFlag(flags *flag.FlagSet, err error) string {
 	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !ok {
@@ -90,7 +90,7 @@ func unknownFlag(flags *flag.FlagSet, err error) string {
 	return nearest(name, names)
 }
 
-// duration adds a flag for a span of time, of which people forget the unit.
+// duration adds a flag for a span of time. Its errors help people who forget the unit.
 func duration(flags *flag.FlagSet, p *time.Duration, name string) {
 	flags.Func(name, "", func(text string) error {
 		d, err := time.ParseDuration(text)

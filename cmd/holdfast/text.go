@@ -64,8 +64,8 @@ func shellWord(s string) (string, bool) {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
 }
 
-// ago gives an age as people would. One in the future is a clock that was set, or
-// another machine's: it is no reason to show nonsense.
+// ago gives an age as people would. One in the future comes of a clock that was set, or
+// another machine's, and is no reason to show nonsense.
 func ago(age time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -130,7 +130,7 @@ func describe(w io.Writer, s lock.Status) {
 // maxNamed is how many processes a line names.
 const maxNamed = 10
 
-// processes names those who have a lock, or wait for it, and for how long they have.
+// processes names holders, or waiters and for how long they have waited.
 func processes(all []lock.Process) string {
 	var names []string
 	for _, p := range all[:min(len(all), maxNamed)] {
