@@ -79,14 +79,14 @@ why they are believed to be alive, and again when the holder changes.
   -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
                  the wait has no end
   -conflict-exit-code N
-                 the exit code for a lock that was not had, from 0 to 255 and not 118;
-                 75 without it. For commands that end with 75 themselves, or, with 0,
-                 where somebody else at work is as good
+                 the exit code for a lock that could not be had, from 0 to 255 and not
+                 118; 75 without it. It is for commands that end with 75 themselves; or
+                 give 0 where it is as good that somebody else is at work
   -label TEXT    what the lock file, and so status and the page, tells others you are
                  doing. Without it, the command's name and its first argument, and that
                  only if it is plain words or a flag: a command line may hold secrets
-                 (PGPASSWORD=..., a URL with a password), which are not shown. One that
-                 is a plain word, and the first argument, can't be told from others
+                 (PGPASSWORD=..., a URL with a password), which are not shown. A secret
+                 that is a plain word, and the first argument, can't be told from others
 
 The command inherits standard input, output and error, and finds in its environment
 
@@ -95,30 +95,30 @@ The command inherits standard input, output and error, and finds in its environm
                    what the command writes to: if that refuses a number smaller than
                    the greatest it has seen, a writer who came too late does no harm
 
-Every signal that can be caught is handed on to the command (a Ctrl-C, Ctrl-\ or
-Ctrl-Z of the terminal reaches it by itself, once), but not SIGCHLD, SIGURG, SIGIO,
-SIGPROF, SIGPIPE, SIGXFSZ, and those that a fault of its own brings a program, which are
-holdfast's own; SIGTSTP stops holdfast as well. During the wait SIGINT, SIGTERM,
-SIGHUP, SIGQUIT and SIGABRT end the wait, and the command is not run; others are for
-the command, and ignored.
+Every signal that can be caught is handed on to the command. A Ctrl-C, Ctrl-\ or Ctrl-Z
+of the terminal reaches the command by itself, and only once. Some signals are
+holdfast's own: SIGCHLD, SIGURG, SIGIO, SIGPROF, SIGPIPE, SIGXFSZ, and those that a
+program's own faults cause. SIGTSTP stops holdfast as well. During the wait SIGINT,
+SIGTERM, SIGHUP, SIGQUIT and SIGABRT end the wait, and the command is not run. Other
+signals are for the command, and ignored then.
 
-Where holdfast is killed with SIGKILL, so is the command, on Linux and FreeBSD; not if
-it is set-user-ID or has file capabilities, and not on other systems.
+If holdfast is killed with SIGKILL, so is the command, on Linux and FreeBSD. A command
+that is set-user-ID or has file capabilities is not, nor is any on other systems.
 
 Processes that the command leaves behind, or that outlive it when it is killed, are
 not killed, and do not keep the lock. Where they may go on writing, use the fence.
 
-If the lock is lost while the command runs (which only a hand that removes the lock
-file can bring about, or, on network filesystems, a holder cut off for hours), the
-exit code is 118, whatever the command's own was: others may have been at work at the
-same time. On a local filesystem this shows only at the end; where holdfast looks
-while it holds (see holdfast doctor), the command is sent SIGTERM.
+If the lock is lost while the command runs, the exit code is 118, whatever the command's
+own was: others may have been at work at the same time. A lock is lost only if a hand
+removes the lock file or, on network filesystems, if its holder was cut off for hours.
+On a local filesystem the loss shows only at the end. Where holdfast looks while it
+holds (see holdfast doctor), the command is sent SIGTERM.
 
 exit codes:
   the command's own, or 128+n if it died of signal n
   64   wrong use, such as a folder as LOCK
-  75   the lock was not had (held by somebody, or the timeout passed), and the command
-       not run; another one with -conflict-exit-code
+  75   the lock could not be had (somebody holds it, or the timeout passed), and the
+       command was not run; another code with -conflict-exit-code
   118  the lock was lost while the command ran
   126  the command could not be executed
   127  the command was not found
@@ -138,10 +138,10 @@ const statusHelp = `Tells who holds a lock, since when, whether they are alive, 
 Nothing is changed by looking, and nobody who waits for the lock is disturbed.
 
   -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
-           free, held, dead, unknown; there is no holder if there is no claim, or it is
-           of somebody who has gone. "shared" says that readers have it; "processes"
-           is who, where the kernel's list tells more than the claim; "waiters" is who
-           waits, in the order of the queue, and since when (both Linux)
+           free, held, dead, unknown; there is no holder if there is no claim, or if
+           the holder has gone. "shared" says that readers have it; "processes" are the
+           holders, where the kernel's list tells more than the claim; "waiters" are in
+           the order of the queue, with the time since when they wait (both Linux)
 
 exit codes:
   0    free
@@ -161,10 +161,10 @@ const listHelp = `Tells of every lock below a folder what status tells of one: e
 has its LOCK.flock beside it, each LOCK.flock alone (a free lock), and each file
 named *.lock that holds a claim. Symbolic links below DIR are not followed.
 
-  -waiting   also those who wait for a lock, below it, in the order of the queue
+  -waiting   also the waiters of each lock, below it, in the order of the queue
   -json      one line for each lock, as they are found, each like that of status
 
-What can't be read is said on standard error, and the rest is listed.
+What can't be read is named on standard error, and the rest is listed.
 
 exit codes:
   0    all was listed
@@ -181,12 +181,12 @@ const breakHelp = `Removes the lock file of a dead holder. This is seldom needed
 lock next takes it over anyway. When the holder is alive, or may be, nothing is
 changed.
 
-  -force NONCE   remove the lock file of a holder of whom it can't be told whether they
-                 live, if its claim has this nonce ("holdfast status -json" shows it):
-                 so that you break the one holding that you looked at, and not the
-                 next. If that process lives after all, it is not ended by this, and
-                 two may come to work under one lock. Where somebody has the kernel
-                 lock there is nothing to break: to end that process is the way.
+  -force NONCE   remove the lock file of a holder who may be alive or dead, if its
+                 claim has this nonce ("holdfast status -json" shows it). So you break
+                 the one holding that you looked at, and not the next. If that process
+                 lives after all, this does not end it, and two may come to work under
+                 one lock. Where somebody has the kernel lock there is nothing to
+                 break: end that process instead.
   -json          one line, that of status -json for the lock as it was found, with
                  "removed": true or false; also when it is refused
 

@@ -3,19 +3,19 @@ package main
 const ledgerAppendSynopsis = "holdfast ledger append [-if-sequence N] [-agent ID] [-timeout D] [-prefix P] DIR [EVENT...]"
 
 const ledgerAppendHelp = `Appends events, each one JSON value, to the ledger in DIR/ledger, and prints the
-number of the last one. DIR is made if it is not there, and the folder that it is in is.
-Without EVENT, they are read from standard input. Several are appended all or none,
-with nothing between them.
+number of the last one. DIR is made if it is missing, in a folder that exists. Without
+EVENT, events are read from standard input. Several are appended all or none, with
+nothing between them.
 
   -if-sequence N   append only if the last event is number N (0: the ledger is
-                   empty), so if nobody has appended since you looked
+                   empty): if nobody has appended since you looked
   -agent ID        what the lock file tells others of who is appending; without it,
                    the host and the pid
   -timeout D       wait no longer than D for the ledger's lock; 5s without it, and 0
                    is to try once
-  -prefix P        what the names of the event files begin with, "" for names that are
-                   only numbers. Without it, what those that are there begin with, or
-                   "event-" in a new ledger. A second one in a folder is refused
+  -prefix P        how the names of the event files begin, "" for names that are only
+                   numbers. Without it, as those that are there begin, or "event-" in
+                   a new ledger. A second prefix in a folder is refused
 
 Programs that make the lock, DIR/ledger/ledger.lock, with O_EXCL or with mkdir are
 waited for, and wait for us.
@@ -40,14 +40,14 @@ const ledgerReadHelp = `Prints the events of the ledger in DIR/ledger, a line ea
 
   {"sequence":1,"event":{...}}
 
-No lock is taken. What is wrong with the ledger (an event that is missing, empty,
-truncated or too large, or a file that is none of its own) is said on standard error,
-with the name of the file, and the rest is printed.
+No lock is taken. What is wrong with the ledger is said on standard error, with the name
+of the file, and the rest is printed: an event that is missing, empty, truncated or too
+large, or a file that is none of the ledger's.
 
   -after N    only those behind number N; files that are none of the ledger's are
               then not looked for
-  -prefix P   what the names of the event files begin with, "" for names that are only
-              numbers; without it, what those that are there begin with
+  -prefix P   how the names of the event files begin, "" for names that are only numbers;
+              without it, as those that are there begin
 
 exit codes:
   0    all was printed
@@ -61,11 +61,11 @@ example:
 const ledgerHeadSynopsis = "holdfast ledger head [-prefix P] DIR"
 
 const ledgerHeadHelp = `Prints the number of the last event of the ledger in DIR/ledger: {"sequence":8}, or 0
-if there is none. No lock is taken. Whether an event before it is missing, ledger read
-tells.
+if there is none. No lock is taken. ledger read tells whether an event before it is
+missing.
 
-  -prefix P   what the names of the event files begin with, "" for names that are only
-              numbers; without it, what those that are there begin with
+  -prefix P   how the names of the event files begin, "" for names that are only numbers;
+              without it, as those that are there begin
 
 exit codes:
   0    printed
@@ -81,9 +81,9 @@ example:
 const conflictHelp = `NODE is numbers with dots between them, such as 1 or 1.2.3, of 128 characters at most; ID
 is any text without control characters, of 1 KB at most.
 
-With exit code 75 for the sake of a claim, the line is the claim that is there, and why:
-"conflict" is "claimed" (by somebody else), "own" (this owner has it already), "expired",
-or "none" (nobody has the node, and there is nothing but "node_id" beside it).
+With exit code 75 because of a claim, the line is the claim that is there. "conflict" in it
+says why: "claimed" (by somebody else), "own" (this owner has it already), "expired", or
+"none" (nobody has the node, and there is nothing but "node_id" beside it).
 
 `
 
@@ -104,8 +104,8 @@ const claimTakeHelp = `Claims a node, such as 1.2.3, of the proof in DIR, and pr
 
   {"node_id":"1.2.3","owner":"...","acquired_at":"...","expires_at":"..."}
 
-It expires after lock_timeout, such as "90s", of DIR/meta.json, or 5 minutes, unless
-it is refreshed, which leaves acquired_at as it is. A node that is claimed is not waited
+It expires after lock_timeout of DIR/meta.json, such as "90s", or after 5 minutes, unless
+it is refreshed; that leaves acquired_at as it is. A node that is claimed is not waited
 for.
 
 ` + conflictHelp + `  -owner ID   who claims it

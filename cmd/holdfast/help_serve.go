@@ -12,11 +12,10 @@ opened; a signal (Ctrl-C) ends it.
                     machine can reach. What locks say of their holders (pids, hosts,
                     labels) can be seen by all who reach the address: nobody
                     is asked for a password. 0.0.0.0:PORT is every address of this
-                    machine, of which the first that works is printed
-  -addr unix:PATH   listen at a socket that only this user can open. One that a dead
-                    server has left is replaced, one of a living server is not; it is
-                    removed at the end. Beside it is PATH.lock, the lock that tells them
-                    apart
+                    machine; the first that works is printed
+  -addr unix:PATH   listen at a socket that only this user can open. The socket of a
+                    dead server is replaced, that of a living one is not. It is removed
+                    at the end. PATH.lock beside it is the lock that tells them apart
   -json             print the address as {"url"}; of a socket as {"url", "socket"}
 
 The same is at /api/advisory-locks as JSON, for curl and scripts: {"locks", "total",
@@ -25,11 +24,10 @@ state, evidence, holder), and further: pid, application_name, query_start, names
 (its folder, from DIR), entity_id (its file), mode, granted (false: this one waits, and
 there is no holder), duration (seconds), engine (the DIR, absolute), hostname,
 blocked_by, and next (what can be done, in lines). What is not known is null, or left
-out of holder. A DIR that can't be read is said so in engines, and on the page; the
-others are shown.
+out of holder. engines, and the page, say which DIR can't be read; the others are shown.
 
-On a loopback address only requests for localhost or a loopback address are answered,
-so that no page from elsewhere can read the locks by having its own name lead here.
+On a loopback address only requests for localhost or a loopback address are answered.
+So no page from elsewhere can read the locks by having its own name lead here.
 
 exit codes:
   0    a signal has ended it
