@@ -56,7 +56,6 @@ func (r *report) add(name string, v verdict, detail string) {
 	r.Checks = append(r.Checks, check{name, v, detail})
 }
 
-// worst is the worst result among the checks.
 func (r *report) worst() verdict {
 	worst := good
 	for _, c := range r.Checks {

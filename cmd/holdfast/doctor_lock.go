@@ -23,8 +23,7 @@ func (r *report) checkFiles(scratch string) {
 	r.add("permissions", good, "files can be created, marked, written, read and removed")
 }
 
-// tryFiles goes through the calls in the order in which acquiring and releasing make
-// them.
+// tryFiles makes the calls of acquiring and releasing, in their order.
 func tryFiles(scratch string, trusted bool) error {
 	path := filepath.Join(scratch, "probe")
 	f, err := platform.Create(path, trusted)

@@ -31,7 +31,6 @@ examples:
 	return b.String()
 }
 
-// help explains a command, or lists them.
 func (a *app) help(args []string) int {
 	flags := newFlags("help")
 	if code, ok := a.parse(flags, args); !ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
-// listener is a net.Listener, and what is to be told of it.
+// listener is a net.Listener, and what to tell of it.
 type listener struct {
 	net.Listener `json:"-"`
 

@@ -25,7 +25,6 @@ type runOptions struct {
 	command  []string
 }
 
-// run holds a lock while a command runs.
 func (a *app) run(args []string) int {
 	o, code, ok := a.parseRun(args)
 	if !ok {
@@ -101,7 +100,6 @@ func (o *runOptions) title() string {
 	return label(o.command)
 }
 
-// acquire gets the lock as the options say.
 func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.FileHold, error) {
 	if o.try || isObstacle(o.lock) {
 		return file.TryAcquire(ctx)

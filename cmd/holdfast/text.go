@@ -79,7 +79,6 @@ func ago(age time.Duration) string {
 	return fmt.Sprintf("%dd%dh", age/day, age%day/time.Hour)
 }
 
-// who names a holder.
 func who(h *lock.LockInfo) string {
 	if h == nil {
 		return "not known: there is no claim, or none that can be read"
