@@ -74,7 +74,6 @@ const (
 	isReleased  = `"released":true `
 )
 
-// process returns the holder's process, as the claim has it.
 func (c *LockInfo) process() platform.Process {
 	return platform.Process{
 		PID: c.PID, Start: c.Start, PIDFD: c.PIDFD,

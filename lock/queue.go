@@ -81,7 +81,7 @@ type wait struct {
 	// Guarded by queuesMu:
 	turnstile turnstile
 	left      bool // nobody waits for it now: it must not stand in front of others
-	over      bool // nobody waits for it any more, nor will
+	over      bool // nobody waits for it, or ever will
 }
 
 // turnstile is how far a wait has come at it.
@@ -234,7 +234,7 @@ func overtook(path string, pids []int) {
 	stopped[path] = pids
 }
 
-// passed forgets them: the sibling could be had.
+// passed forgets them, as the sibling was not in their hands any more.
 func passed(path string) {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()

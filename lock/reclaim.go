@@ -66,7 +66,7 @@ func (a *attempt) removeMarker(ctx context.Context, path string) error {
 		return err
 	}
 	state, _ := a.judge(ctx, f, a.kernelFactOf(f))
-	// A crash leaves an empty file under a name that nobody else uses.
+	// An empty file under a name that nobody else uses is what a crash has left aside.
 	aside := path != a.marker && f.info.Size == 0 && f.file != nil && time.Since(f.info.Modified) > DefaultStaleAfter
 	if state == StateDead || aside || a.isAbandoned(f) {
 		err = a.remove(ctx, path, f, stepMarkerReread)

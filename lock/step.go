@@ -36,7 +36,7 @@ const (
 
 	stepDying   step = "holder on its way out" // in judging, before it is waited for
 	stepGranted step = "sibling granted"       // to a waiter, who still has the turnstile
-	stepParks   step = "about to wait"         // in the kernel, as the lock was not to be had
+	stepParks   step = "about to wait"         // in the kernel
 	stepLooked  step = "wait looked after"
 	stepPeeked  step = "own lock taken to look" // by Inspect, for an instant
 )

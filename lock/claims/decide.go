@@ -78,7 +78,6 @@ func (v view) owned(node, owner string) error {
 	return nil
 }
 
-// reap ends every claim that has expired.
 func (v view) reap() (events []event, ended []Claim) {
 	for _, claims := range []map[string]Claim{v.claims, v.foreign} {
 		for _, c := range sorted(claims) {

@@ -158,7 +158,6 @@ func (l Ledger) folder() string { return filepath.Join(l.Dir, "ledger") }
 // Path returns the path of the file that an event has, or would have.
 func (l Ledger) Path(sequence int64) string { return l.path(l.name(sequence)) }
 
-// path returns the path of a file of the ledger.
 func (l Ledger) path(name string) string { return l.folder() + string(filepath.Separator) + name }
 
 // make checks l, and makes its folder and Dir. What is above may be mistyped: it must be
@@ -277,7 +276,6 @@ func (l Ledger) wrong(event []byte) string {
 	return ""
 }
 
-// name is the name of the file of an event.
 func (l Ledger) name(sequence int64) string {
 	return fmt.Sprintf("%s%06d.json", l.prefix(), sequence)
 }

@@ -174,7 +174,6 @@ func (s *subtest) wantNoHold(h lock.Hold, err error) {
 	}
 }
 
-// wantIs checks what an error matches.
 func (s *subtest) wantIs(err error, targets ...error) {
 	s.Helper()
 	for _, target := range targets {
