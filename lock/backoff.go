@@ -19,10 +19,13 @@ func newBackoff(most time.Duration) backoff { return backoff{delay: firstDelay, 
 
 // sleep waits for the next delay, or until ctx is done.
 func (b *backoff) sleep(ctx context.Context) {
-	jittered := b.delay/2 + rand.N(b.delay/2+1)
+	delay := jitter(b.delay)
 	b.delay = min(2*b.delay, b.most)
-	sleep(ctx, jittered)
+	sleep(ctx, delay)
 }
+
+// jitter is half of a delay, or up to all of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // sleep waits for a time, or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/holdfast-go/holdfast/platform"
@@ -39,19 +40,24 @@ func (p *place) reentrant(ctx context.Context) error {
 	}
 }
 
-// is reports whether h holds the lock with this identity, by whatever name of its folder.
+// is reports whether h holds the lock with this identity, by whatever name of its folder,
+// and, in a folder that ignores case, by whatever case of its own.
 func (h *FileHold) is(identity any) bool {
 	path, ok := identity.(lockPath)
-	return ok && (h.Path() == string(path) || sameLock(h.Path(), string(path)))
-}
-
-func sameLock(a, b string) bool {
-	if filepath.Base(a) != filepath.Base(b) {
+	if !ok || h.Path() == string(path) {
+		return ok
+	}
+	mine, name := filepath.Base(h.Path()), filepath.Base(string(path))
+	if !strings.EqualFold(mine, name) {
 		return false
 	}
-	folderA, errA := folderOf(a)
-	folderB, errB := folderOf(b)
-	return errA == nil && errB == nil && folderA == folderB
+	folder, err := folderOf(h.Path())
+	other, errOther := folderOf(string(path))
+	if err != nil || errOther != nil || folder != other {
+		return false
+	}
+	id, err := platform.IdentifyFile(string(path))
+	return mine == name || err == nil && id == h.own.file.ID()
 }
 
 // folderOf identifies the folder that path lies in, by whatever name.

@@ -75,6 +75,28 @@ func TestReentrant(t *testing.T) {
 	}
 }
 
+// TestReentrant_OtherCase: in a folder that ignores case, a lock has several names. Here
+// they are two links to one file; in another file of nearly the same name is another lock.
+func TestReentrant_OtherCase(t *testing.T) {
+	dir := t.TempDir()
+	lower, upper := lock.File{Path: filepath.Join(dir, "a.lock")}, lock.File{Path: filepath.Join(dir, "A.lock")}
+	held := tryHold(t, lower)
+	ctx := held.Context(t.Context())
+	other, err := upper.TryAcquire(ctx)
+	if err != nil {
+		t.Fatal("another lock: ", err)
+	}
+	letGo(t, other)
+	if err := os.Link(lower.Path, upper.Path); err != nil {
+		t.Skip("needs hard links, to give a file two names: ", err)
+	}
+	wantReentrant(t, ctx, upper, held)
+	if err := os.Remove(upper.Path); err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, held)
+}
+
 // TestReentrant_Nested: a context carries all its holds; each is flagged until it
 // is released, and then no more.
 func TestReentrant_Nested(t *testing.T) {

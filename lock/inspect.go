@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -55,7 +54,7 @@ func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status
 			status.Waiters = p.waiters(locks)
 			return status, err
 		}
-		time.Sleep(passage)
+		sleep(ctx, passage)
 		locks, _ = platform.ListKernelLocks() // the one we had is too old by now
 	}
 }

@@ -37,6 +37,8 @@ func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
 			return nil, joined(err, s.Release())
 		}
 		s.held = append(s.held, held)
+		// As in AcquireKeys: two paths may be one lock, and a lost one ends the wait.
+		ctx = held.Context(ctx)
 	}
 	return s, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -261,8 +260,6 @@ const (
 	firstLook = 40 * time.Millisecond
 	mostLook  = time.Second
 )
-
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2) }
 
 // lockOwn waits for a lock file that somebody has locked though the sibling is free: the
 // file was replaced, or a dead holder's child has the lock, or another program.

@@ -35,7 +35,7 @@ func TestArchitecture(t *testing.T) {
 		}
 		name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
 		switch base := entry.Name(); {
-		case entry.IsDir() && (base == "testdata" || base == "internal" || strings.HasPrefix(base, ".") && path != ".."):
+		case entry.IsDir() && (base == "testdata" || strings.HasPrefix(base, ".") && path != ".."):
 			return fs.SkipDir
 		case entry.IsDir() || filepath.Ext(base) != ".go" || strings.HasSuffix(base, "_test.go"):
 		case filepath.ToSlash(filepath.Dir(name)) == "lock" && !linked[name]:

@@ -17,6 +17,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -99,7 +100,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	body, err := report.encode() // it fails if, and as, tag does
+	body, err := plainjson.Line(report) // it fails if, and as, tag does
 	if err != nil {
 		http.Error(w, "the report could not be encoded", http.StatusInternalServerError)
 		return

@@ -1,14 +1,8 @@
 package monitor
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"math"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
 )
@@ -113,28 +107,4 @@ func known(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-// encode gives the report as JSON in which every rune that does not print is escaped.
-// Whoever can write a lock file decides what it says, and that may end up in a terminal.
-func (r Report) encode() ([]byte, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	out.Grow(len(data) + 1)
-	for len(data) > 0 {
-		c, size := utf8.DecodeRune(data)
-		if c < utf8.RuneSelf && c != 0x7f || unicode.IsPrint(c) {
-			out.Write(data[:size]) // package json has escaped the ASCII controls but DEL
-		} else {
-			for _, unit := range utf16.Encode([]rune{c}) {
-				fmt.Fprintf(&out, `\u%04x`, unit)
-			}
-		}
-		data = data[size:]
-	}
-	out.WriteByte('\n')
-	return out.Bytes(), nil
 }
