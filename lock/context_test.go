@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -20,6 +19,14 @@ var acquirers = map[string]func(lock.File, context.Context) (*lock.FileHold, err
 	"AcquireSharedWithin": func(f lock.File, ctx context.Context) (*lock.FileHold, error) {
 		return f.AcquireSharedWithin(ctx, patience)
 	},
+}
+
+// inMode are the two ways to wait for a lock.
+func inMode(f lock.File, shared bool) func(context.Context) (*lock.FileHold, error) {
+	if shared {
+		return f.AcquireShared
+	}
+	return f.Acquire
 }
 
 func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.FileHold) {
@@ -97,93 +104,24 @@ func TestReentrant_OtherCase(t *testing.T) {
 	letGo(t, held)
 }
 
-// TestReentrant_Nested: a context carries all its holds; each is flagged until it
-// is released, and then no more.
-func TestReentrant_Nested(t *testing.T) {
-	dir := t.TempDir()
-	a, b := lock.File{Path: filepath.Join(dir, "a")}, lock.File{Path: filepath.Join(dir, "b")}
-	heldA := tryHold(t, a)
-	ctxA := heldA.Context(t.Context())
-	heldB, err := b.Acquire(ctxA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctxAB := heldB.Context(ctxA)
-	wantReentrant(t, ctxAB, a, heldA)
-	wantReentrant(t, ctxAB, b, heldB)
-	wantReentrant(t, ctxA, a, heldA)
-
-	letGo(t, heldB)
-	wantReentrant(t, ctxAB, a, heldA) // past the hold that is over
-	letGo(t, heldA)
-	for _, f := range []lock.File{a, b} {
-		for name, acquire := range acquirers {
-			held, err := acquire(f, ctxAB)
-			if err != nil {
-				t.Errorf("%s after Release: %v", name, err)
-				continue
-			}
-			letGo(t, held)
-		}
-	}
-	if ctxAB.Err() != nil {
-		t.Errorf("Release ended the context: %v", context.Cause(ctxAB))
-	}
-}
-
-// TestDo_Releases: the lock is held in the function and released whichever way it
-// ends, with its error or panic unchanged.
-func TestDo_Releases(t *testing.T) {
+// TestDo: File's own forms hold the lock, and give a context that carries the hold. What
+// else holds of them is in package locktest.
+func TestDo(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	mine := errors.New("mine")
-	panicked := &struct{ int }{1}
-	do := map[string]func(fn func(context.Context) error) error{
-		"Do":       func(fn func(context.Context) error) error { return f.Do(t.Context(), fn) },
-		"DoShared": func(fn func(context.Context) error) error { return f.DoShared(t.Context(), fn) },
-		"TryDo": func(fn func(context.Context) error) error {
-			acquired, err := f.TryDo(t.Context(), fn)
-			if !acquired {
-				t.Error("not acquired")
-			}
-			return err
-		},
-	}
-	for name, do := range do {
-		in := func(ctx context.Context) {
-			if getClaim(t, f.Path).PID != os.Getpid() {
-				t.Errorf("%s: not held", name)
-			}
-			if _, err := f.TryAcquire(ctx); !errors.Is(err, lock.ErrReentrant) {
-				t.Errorf("%s: the context does not carry the hold: %v", name, err)
-			}
+	in := func(ctx context.Context) error {
+		if _, err := f.TryAcquire(ctx); !errors.Is(err, lock.ErrReentrant) || getClaim(t, f.Path).PID != os.Getpid() {
+			t.Errorf("the lock, or its context, is not ours: %v", err)
 		}
-		for _, want := range []error{nil, mine} {
-			if err := do(func(ctx context.Context) error { in(ctx); return want }); err != want {
-				t.Errorf("%s: got %v, want %v itself", name, err, want)
-			}
-			isAbsent(t, f.Path)
-			letGo(t, tryHold(t, f))
-		}
-		func() {
-			defer func() {
-				if got := recover(); got != any(panicked) {
-					t.Errorf("%s: panic with %v, want the same value", name, got)
-				}
-			}()
-			do(func(ctx context.Context) error { in(ctx); panic(panicked) })
-		}()
-		letGo(t, tryHold(t, f))
-		promptly(t, "Goexit", func() {
-			gone := make(chan struct{})
-			go func() {
-				defer close(gone)
-				do(func(ctx context.Context) error { in(ctx); runtime.Goexit(); return nil })
-				t.Errorf("%s: came back after Goexit", name)
-			}()
-			<-gone
-		})
-		letGo(t, tryHold(t, f))
+		return mine
 	}
+	if err := f.Do(t.Context(), in); err != mine {
+		t.Error(err)
+	}
+	if acquired, err := f.TryDo(t.Context(), in); !acquired || err != mine {
+		t.Error(acquired, err)
+	}
+	isAbsent(t, f.Path)
 }
 
 // TestTryDo_Skips: whoever else has the lock, we ourselves included, the function
@@ -213,39 +151,21 @@ func TestTryDo_Skips(t *testing.T) {
 	}
 }
 
-// TestDo_Lost: work under a lock that was lost is not taken for done.
-func TestDo_Lost(t *testing.T) {
-	mine := errors.New("mine")
-	t.Run("found at the end", func(t *testing.T) {
-		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-		var ctx context.Context
-		rob := func(c context.Context) error { ctx = c; return os.Remove(f.Path) }
-		if err := f.Do(t.Context(), rob); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Do: %v, want ErrLost", err)
+// TestDo_LostMeanwhile: work under a lock that is lost is told of it, and not taken for done.
+func TestDo_LostMeanwhile(t *testing.T) {
+	f := fallbackFile(t)
+	f.StaleAfter = 30 * time.Millisecond
+	err := f.Do(t.Context(), func(ctx context.Context) error {
+		removeFile(t, f.Path)
+		promptly(t, "the loss", func() { <-ctx.Done() })
+		if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+			t.Errorf("cause is %v", context.Cause(ctx))
 		}
-		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), lock.ErrLost) {
-			t.Errorf("the context: %v, cause %v", ctx.Err(), context.Cause(ctx))
-		}
-		if err := f.Do(t.Context(), func(c context.Context) error { return errors.Join(rob(c), mine) }); !errors.Is(err, mine) {
-			t.Errorf("Do: %v, want the function's error", err)
-		}
-		letGo(t, tryHold(t, f))
+		return nil
 	})
-	t.Run("found meanwhile", func(t *testing.T) {
-		f := fallbackFile(t)
-		f.StaleAfter = 30 * time.Millisecond
-		err := f.Do(t.Context(), func(ctx context.Context) error {
-			removeFile(t, f.Path)
-			promptly(t, "the loss", func() { <-ctx.Done() })
-			if !errors.Is(context.Cause(ctx), lock.ErrLost) {
-				t.Errorf("cause is %v", context.Cause(ctx))
-			}
-			return nil
-		})
-		if !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Do: %v, want ErrLost", err)
-		}
-	})
+	if !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Do: %v, want ErrLost", err)
+	}
 }
 
 // TestHoldOf: Do's context leads to the hold, for its fence.

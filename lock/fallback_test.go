@@ -244,28 +244,6 @@ func TestFallback_LostClaim(t *testing.T) {
 	}
 }
 
-func TestHeldContext(t *testing.T) {
-	type key struct{}
-	held := tryHold(t, fallbackFile(t))
-	defer held.Release()
-	reason := errors.New("reason")
-	parent, cancel := context.WithCancelCause(context.WithValue(context.Background(), key{}, "value"))
-	ctx := held.Context(parent)
-	if ctx.Value(key{}) != "value" {
-		t.Error("the parent's values are not there")
-	}
-	other := held.Context(context.Background())
-	cancel(reason)
-	promptly(t, "the context", func() { <-ctx.Done() })
-	if !errors.Is(context.Cause(ctx), reason) {
-		t.Errorf("cause is %v, want the parent's", context.Cause(ctx))
-	}
-	letGo(t, held)
-	if other.Err() != nil {
-		t.Errorf("Release ended a context: %v", context.Cause(other))
-	}
-}
-
 // TestHeldContext_OutlivesItsVariable: whoever keeps only the channel still waits
 // for the loss, and for nothing else.
 func TestHeldContext_OutlivesItsVariable(t *testing.T) {
@@ -299,31 +277,6 @@ func collectGarbage(t *testing.T) {
 			return true
 		default:
 			return false
-		}
-	})
-}
-
-func TestFallback_AcquireWaits(t *testing.T) {
-	file := fallbackFile(t)
-	held := tryHold(t, file)
-	type result struct {
-		held *lock.FileHold
-		err  error
-	}
-	results := make(chan result)
-	go func() {
-		held, err := file.Acquire(context.Background())
-		results <- result{held, err}
-	}()
-	letGo(t, held)
-	promptly(t, "Acquire", func() {
-		r := <-results
-		if r.err != nil {
-			t.Error(r.err)
-			return
-		}
-		if err := r.held.Release(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -93,14 +93,12 @@ func TestLinkedBack(t *testing.T) {
 // just made leaves nothing.
 func TestCancelledAtALook(t *testing.T) {
 	needsMarks(t)
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
-		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
-	} {
+	for _, name := range []string{"Acquire", "TryAcquire"} {
 		t.Run(name, func(t *testing.T) {
 			f := queued(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			var look *platform.File
-			_, err := acquire(f.Park(func(step string) {
+			_, err := acquirers[name](f.Park(func(step string) {
 				if step == lock.StepCreated {
 					var err error
 					if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
@@ -121,28 +119,33 @@ func TestCancelledAtALook(t *testing.T) {
 	}
 }
 
-// TestLastReaderMeetsAStoppedLook: whoever looked at the readers' file is stopped in that
-// instant, and goes on later. Only then can the file be removed, and is.
-func TestLastReaderMeetsAStoppedLook(t *testing.T) {
-	f := queued(t)
-	var look *platform.File
-	reader, err := f.Park(func(step string) {
-		if step == "shared lock dropped" {
-			var err error
-			if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
-				t.Error(err)
+// TestLastReaderMeetsALook: somebody has the readers' file for an instant, just when its last
+// reader leaves, and may be stopped there. Once they let go it is removed all the same.
+func TestLastReaderMeetsALook(t *testing.T) {
+	for _, name := range []string{"AcquireShared", "TryAcquireShared"} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			var look *platform.File
+			reader, err := acquirers[name](f.Park(func(step string) {
+				if step == lock.StepSharedDropped {
+					var err error
+					if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
+						t.Error(err)
+					}
+				}
+			}), t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}).TryAcquireShared(t.Context())
-	if err != nil {
-		t.Fatal(err)
+			letGo(t, reader)
+			parkedIs(t, 1) // who waits to remove it
+			if err := look.Close(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the readers' file is gone", func() bool { return !testkit.Exists(f.Path) })
+			wantFree(t, f.Path)
+		})
 	}
-	letGo(t, reader)
-	parkedIs(t, 1)
-	if err := look.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantFree(t, f.Path)
 }
 
 // TestReaderMeetsOthersReaders: a reader waits for the file of another program, which has
@@ -276,10 +279,7 @@ func TestStuck_WithBoth(t *testing.T) {
 			waitedFor(t, f)
 			letGo(t, held)
 			first.Expect("parked")
-			acquire := f.Acquire
-			if mode == "shared" {
-				acquire = f.AcquireShared
-			}
+			acquire := inMode(f, mode == "shared")
 			held = getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
 			first.Order("go")
 			letGo(t, held)

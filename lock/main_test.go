@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/locktest"
 )
 
 // roles are what a child can be told to do. Each reads orders from standard
@@ -24,6 +25,7 @@ var roles = map[string]func(path string, orders *bufio.Scanner){
 }
 
 func TestMain(m *testing.M) {
+	locktest.Main(openFallback)
 	testkit.Main(m, func(role string, args []string) { roles[role](args[0], bufio.NewScanner(os.Stdin)) })
 }
 

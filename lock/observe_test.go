@@ -80,10 +80,7 @@ func TestObserver_Uncontended(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		f, seen := observed(t)
 		begun := time.Now()
-		acquire := f.Acquire
-		if shared {
-			acquire = f.AcquireShared
-		}
+		acquire := inMode(f, shared)
 		held, err := acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)

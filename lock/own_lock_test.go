@@ -68,33 +68,6 @@ func TestOwnLock_LeftReaderLives(t *testing.T) {
 	first.Kill()
 }
 
-// TestOwnLock_LastReaderMeetsALook: somebody has the readers' file for an instant, just
-// when its last reader leaves. It is removed all the same, a little later.
-func TestOwnLock_LastReaderMeetsALook(t *testing.T) {
-	f := queued(t)
-	var look *platform.File
-	reader, err := f.Park(func(step string) {
-		if step == lock.StepSharedDropped {
-			var err error
-			if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
-				t.Error(err)
-			}
-		}
-	}).AcquireShared(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	letGo(t, reader)
-	if look == nil {
-		t.Fatal("nobody looked")
-	}
-	if err := look.Close(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the readers' file is gone", func() bool { _, err := os.Lstat(f.Path); return errors.Is(err, os.ErrNotExist) })
-	wantFree(t, f.Path)
-}
-
 // TestOwnLock_WriterWhoGaveUp: a writer waits for readers at their file, and gives up. When
 // the last of them dies, nobody is left to remove it but the wait that stayed.
 func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
@@ -272,10 +245,7 @@ func TestOwnLock_UntilItIsGone(t *testing.T) {
 					}
 				}
 			})
-			acquire := f.Acquire
-			if mode == "shared" {
-				acquire = f.AcquireShared
-			}
+			acquire := inMode(f, mode == "shared")
 			held, err := acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -418,50 +388,6 @@ func inKernelList(t *testing.T, path string) bool {
 	}
 	id, err := platform.IdentifyFile(path)
 	return err == nil && locks.Held(id)
-}
-
-// TestOwnLock_CancelledOnTheWay: who is cancelled before the lock file is made does not make
-// it.
-func TestOwnLock_CancelledOnTheWay(t *testing.T) {
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
-		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		var steps []string
-		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}.Park(func(step string) {
-			steps = append(steps, step)
-			if step == lock.StepSiblingLocked {
-				cancel()
-			}
-		})
-		if _, err := acquire(f, ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if all := strings.Join(steps, ", "); strings.Contains(all, lock.StepCreated) {
-			t.Errorf("%s: %s", name, all)
-		}
-	}
-}
-
-// TestOwnLock_CancelledAtTheEnd: who is cancelled when the claim is written has no lock, and
-// leaves nothing behind.
-func TestOwnLock_CancelledAtTheEnd(t *testing.T) {
-	for name, acquire := range map[string]func(lock.File, context.Context) (*lock.FileHold, error){
-		"Acquire": lock.File.Acquire, "TryAcquire": lock.File.TryAcquire,
-		"AcquireShared": lock.File.AcquireShared, "TryAcquireShared": lock.File.TryAcquireShared,
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-		held, err := acquire(f.Park(func(step string) {
-			if step == lock.StepWritten {
-				cancel()
-			}
-		}), ctx)
-		if held != nil || !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		wantFree(t, f.Path)
-	}
 }
 
 // TestOwnLock_ReaderWhoGaveUp: readers have died, and somebody looks at their file just when

@@ -70,10 +70,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 				f := queued(t)
 				move := stand(t, f)
 				f, looks := countingSteps(f, lock.StepLooked)
-				acquire := f.Acquire
-				if mode == "shared" {
-					acquire = f.AcquireShared
-				}
+				acquire := inMode(f, mode == "shared")
 				for range 20 {
 					held, err := acquire(t.Context())
 					if err != nil {

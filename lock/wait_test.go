@@ -289,10 +289,7 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 	f := queued(t)
 	for _, shared := range []bool{false, true} {
 		holder := lockSibling(t, f)
-		acquire := f.Acquire
-		if shared {
-			acquire = f.AcquireShared
-		}
+		acquire := inMode(f, shared)
 		came := begin(t, f, shared, func() (*lock.FileHold, error) { return acquire(t.Context()) })
 		for range 12 {
 			waitedFor(t, f)
