@@ -233,14 +233,16 @@ func TestAcquire_BareClaim(t *testing.T) {
 	}
 	letGo(t, held)
 	// Of the other process and the second, either may be the next.
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		if o := <-second; o.err == nil {
 			o.held.Release()
 		}
 	}()
 	other.Expect("held")
 	other.Do("release", "released")
-	eventually(t, "the second is done", func() bool { return lock.QueueLen(f, false) == 0 })
+	promptly(t, "the second", func() { <-done })
 	wantFreeSoon(t, f)
 }
 
