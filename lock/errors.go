@@ -74,6 +74,10 @@ type ErrLocked struct {
 	State    State
 	Evidence Evidence
 
+	// Advice says how to look at the holder, and what can be done, where that is no
+	// process of this machine. Engines set it; it is empty for lock files.
+	Advice string
+
 	// Waited is how long Acquire waited before it gave up; 0 if it did not wait.
 	Waited time.Duration
 
@@ -112,6 +116,9 @@ func (e *ErrLocked) Error() string {
 	hint := e.Evidence.hint()
 	if e.Evidence == EvidenceKernelLockHeld && (e.Shared || e.Info == nil && len(e.Processes) == 0) {
 		hint = "wait for it"
+	}
+	if e.Advice != "" {
+		hint = e.Advice
 	}
 	if hint != "" {
 		fmt.Fprintf(&b, "; %s", hint)
@@ -183,6 +190,9 @@ func (e *ErrLocked) UserMessage(prefix string) string {
 		}
 	} else {
 		fmt.Fprintf(&b, "Nobody is named in it: %s.\n", e.Evidence)
+	}
+	if e.Advice != "" {
+		command = e.Advice
 	}
 	longer := "Wait longer"
 	if prefix != "" {

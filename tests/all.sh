@@ -22,6 +22,7 @@ need chromium chromium            # the monitor's page is tested in a browser,
 need chromedriver chromium-driver # which this drives
 need git git           # a release is rehearsed
 need python3 python3   # programs in another language take part
+[ -x /usr/sbin/pgbouncer ] || need pgbouncer pgbouncer # a pooler before it is found out
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
 	need initdb postgresql # the engine on it is tested with a real server
 fi

@@ -11,6 +11,9 @@ var reentrantTests = []test{
 	{"Acquire", reentrantAcquire},
 	{"Do", reentrantDo},
 	{"OtherKey", nestedOtherKey},
+	{"OuterReleasedFirst", nestedOuterReleasedFirst},
+	{"TwoUnderOne", nestedTwoUnderOne},
+	{"OuterReleasedInWait", nestedOuterReleasedInWait},
 	{"Set", reentrantSet},
 	{"AfterRelease", notReentrantAfterRelease},
 	{"WithoutContext", notReentrantWithoutContext},
@@ -93,6 +96,69 @@ func nestedOtherKey(s *subtest) {
 	s.wantHeld(outer)
 	s.release(held)
 	s.wantFree(outer)
+}
+
+// nestedOuterReleasedFirst: the inner lock is none the worse.
+func nestedOuterReleasedFirst(s *subtest) {
+	outer, inner := s.key(), s.key()
+	held := s.acquire(outer)
+	nested, err := s.call(s.locker.Acquire, held.Context(s.ctx), inner)
+	if err != nil {
+		s.Fatal("another key under the first: ", err)
+	}
+	s.held(nested)
+	s.release(held)
+	s.wantFree(outer)
+	s.wantHeld(inner)
+	s.release(nested)
+	s.wantFree(inner)
+}
+
+// nestedTwoUnderOne: two goroutines that come under one hold exclude each other, and one
+// that waits does not keep the other from what is free.
+func nestedTwoUnderOne(s *subtest) {
+	key, free := s.key(), s.key()
+	outer := s.acquire(s.key())
+	ctx := outer.Context(s.ctx)
+	first, err := s.call(s.locker.Acquire, ctx, key)
+	if err != nil {
+		s.Fatal("another key under the first: ", err)
+	}
+	s.held(first)
+	came := begin(func() (lock.Hold, error) { return s.locker.Acquire(ctx, key) })
+	got, err := s.call(s.locker.TryAcquire, ctx, key)
+	s.wantLocked(got, err)
+	s.wantNot(err, lock.ErrReentrant)
+	another, err := s.call(s.locker.Acquire, ctx, free)
+	if err != nil {
+		s.Fatal("a free key while a sibling waits: ", err)
+	}
+	s.release(s.held(another))
+	select {
+	case o := <-came:
+		s.Fatalf("two have the lock, or %v", o.err)
+	default:
+	}
+	s.release(first)
+	s.release(s.endHeld(came))
+	s.release(outer)
+	s.wantFree(key)
+}
+
+// nestedOuterReleasedInWait: a wait goes on when the hold that it was begun under is
+// released, and nobody waits for it.
+func nestedOuterReleasedInWait(s *subtest) {
+	key, free := s.key(), s.key()
+	c := s.start()
+	c.do(order{Do: "acquire", Key: key}, "held")
+	outer := s.acquire(free)
+	came := begin(func() (lock.Hold, error) { return s.locker.Acquire(outer.Context(s.ctx), key) })
+	s.untilWaiting(key)
+	s.release(outer)
+	s.wantFree(free)
+	c.do(order{Do: "release", Key: key}, "released")
+	s.release(s.endHeld(came))
+	s.wantFree(key)
 }
 
 func reentrantSet(s *subtest) {

@@ -4,26 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Acquire takes the lock, waiting in the server's queue for as long as ctx allows.
+// Acquire takes the lock, waiting in the queues of this process and of the server for as
+// long as ctx allows.
 //
 // When ctx ends while it waits nothing is held, and the error is an *lock.ErrLocked
-// that names the session in the way and matches lock.ErrTimeout and
-// context.DeadlineExceeded, or context.Canceled. ErrDeadlock, and whatever else goes
-// wrong, end the wait at once.
+// that names the session in the way, as far as that can be told, and matches
+// lock.ErrTimeout and context.DeadlineExceeded, or context.Canceled. ErrDeadlock,
+// ErrTooManyLocks, and whatever else goes wrong, end the wait at once.
 func (l *Locker) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, false)
 }
 
-// TryAcquire takes the lock if nobody has it, or waits for it.
+// TryAcquire takes the lock if nobody has it, or waits for it. The *lock.ErrLocked of a
+// lock that is another's names a holder of this process; for others, as that takes the
+// server a look at all locks there are, ask List.
 func (l *Locker) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, true)
 }
@@ -43,24 +44,43 @@ func (l *Locker) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold,
 type mode struct {
 	name                string // LockInfo.Mode
 	lock, tryLock, free string
+	lockXact, tryXact   string // in a transaction
 }
 
 var (
-	exclusive = mode{"", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_unlock"}
-	shared    = mode{"shared", "pg_advisory_lock_shared", "pg_try_advisory_lock_shared", "pg_advisory_unlock_shared"}
+	exclusive = mode{"", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_unlock",
+		"pg_catalog.pg_advisory_xact_lock", "pg_catalog.pg_try_advisory_xact_lock"}
+	shared = mode{"shared", "pg_advisory_lock_shared", "pg_try_advisory_lock_shared", "pg_advisory_unlock_shared",
+		"pg_catalog.pg_advisory_xact_lock_shared", "pg_catalog.pg_try_advisory_xact_lock_shared"}
 )
 
-// attempt is one acquisition, on a connection of its own. It belongs to one
-// goroutine.
+// attempt is one acquisition. It belongs to one goroutine.
 type attempt struct {
 	locker *Locker
 	key    lock.Key
 	number number
 	mode   mode
-	conn   *pgxpool.Conn
-	leave  func() // gives back the connection's place
+	try    bool
 	begun  time.Time
-	waited bool
+
+	place   *place   // in the line of this process; nil if it has none
+	first   bool     // in that line
+	mayWait bool     // has a place in Locker.asks
+	mustAsk bool     // needs one, as the lock was another's
+	session *session // whose turn it has, while it has one
+	nested  bool     // the session is an outer hold's
+	sent    time.Time
+
+	waited bool // the server has let it wait
+
+	mu       sync.Mutex // guards inTheWay, which a wait's end and its announcement find out
+	inTheWay []who      // as the last look found
+}
+
+func (a *attempt) found() []who {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.inTheWay
 }
 
 func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (lock.Hold, error) {
@@ -68,211 +88,190 @@ func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (l
 	if err != nil {
 		return nil, err
 	}
+	a := &attempt{locker: l, key: key, number: n, mode: m, try: try, begun: time.Now()}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("pg: acquire %s: %w", key, endOf(ctx))
+		return nil, a.wrap(endOf(ctx))
 	}
-	if hold, ok := engine.HoldOf(ctx, identity{l.database, n}).(lock.Hold); ok {
-		info := hold.Info()
-		return nil, &lock.ErrLocked{Path: key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
-	}
-	a := &attempt{locker: l, key: key, number: n, mode: m, begun: time.Now()}
-	for tries := l.conns; ; tries-- {
-		if a.conn, a.leave, err = l.connect(ctx, try); err != nil {
-			return nil, err
-		}
-		held, err := a.run(ctx, try)
-		if err == nil && ctx.Err() == nil {
-			return held, nil
-		}
-		if err == nil { // cancel beats acquire
-			return nil, errors.Join(fmt.Errorf("pg: acquire %s: %w", key, endOf(ctx)), held.Release())
-		}
-		// A connection that lay in the pool may be one of a server that is gone.
-		if !errors.Is(err, errStale) || tries == 0 {
-			return nil, err
-		}
-	}
-}
-
-// endOf says why a context has ended, and by what.
-func endOf(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == err {
-		cause = nil
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", lock.ErrTimeout, err)
-	}
-	if cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
-}
-
-// errStale says that a connection was dead before anything was asked of it.
-var errStale = errors.New("stale connection")
-
-// run tries, and then waits. On failure nothing is held, and the connection has been
-// given back, or destroyed.
-func (a *attempt) run(ctx context.Context, try bool) (*Hold, error) {
-	if err := a.prepare(ctx); err != nil {
-		if ctx.Err() != nil {
-			a.giveBack() // it will be prepared the next time
-		} else {
-			a.destroy()
-		}
+	if err := a.reentrant(ctx); err != nil {
 		return nil, err
 	}
-	got, fence, err := a.call(ctx, "SELECT "+a.mode.tryLock+a.params()+" AS got")
-	if err == nil && !got && !try {
-		a.beginWait(ctx)
-		got, fence, err = a.call(ctx, "SELECT true AS got, "+a.mode.lock+a.params())
+	select {
+	case l.budget <- struct{}{}:
+	default:
+		return nil, a.wrap(l.overBudget())
 	}
-	switch {
-	case err == nil && got:
-		return a.hold(ctx, fence)
-	case err == nil:
-		locked := a.locked(ctx)
-		a.giveBack()
-		return nil, locked
+	held, err := a.run(ctx)
+	a.leaveQueues()
+	if err != nil {
+		<-l.budget
+		return nil, err
 	}
-	return nil, a.failed(ctx, err)
+	if ctx.Err() != nil { // cancel beats acquire
+		return nil, errors.Join(a.wrap(endOf(ctx)), held.Release())
+	}
+	return held, nil
 }
 
-func (a *attempt) beginWait(ctx context.Context) {
-	a.waited = true
-	if a.locker.options.Observer != nil {
-		locked := a.locked(ctx)
-		a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: locked.Info, Evidence: locked.Evidence})
+// reentrant is an error if the caller's own context has the lock.
+func (a *attempt) reentrant(ctx context.Context) error {
+	hold, ok := engine.HoldOf(ctx, lockID{a.locker.server.id, a.number}).(lock.Hold)
+	if !ok {
+		return nil
+	}
+	info := hold.Info()
+	return &lock.ErrLocked{Path: a.key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
+}
+
+// run goes on until it is over: a connection that lay in the pool may be one of a server
+// that is gone, and a wait may be broken off for who releases the outer hold.
+func (a *attempt) run(ctx context.Context) (*Hold, error) {
+	for stale := 0; ; {
+		if err := a.find(ctx); err != nil {
+			return nil, err
+		}
+		held, err := a.use(ctx)
+		switch {
+		case errors.Is(err, errStale) && stale < cap(a.locker.pool.places):
+			stale++
+		case errors.Is(err, errBrokenOff), errors.Is(err, errElsewhere):
+		default:
+			return held, err
+		}
 	}
 }
 
-// params are the placeholders of number.args.
-func (a *attempt) params() string {
-	if a.number.numeric {
-		return "($1::integer, $2::integer)"
+// find gets a session, with its turn: that of the hold that ctx carries, so that those
+// who nest need no further connection, and the server sees when they wait for each other;
+// or, if there is none, or it is at work, one of its own, when it is the turn of this
+// goroutine in the line of this process.
+func (a *attempt) find(ctx context.Context) error {
+	l := a.locker
+	if gone := l.lines.haunted(a.number); gone != nil {
+		limit := time.NewTimer(ghostPatience)
+		defer limit.Stop()
+		select {
+		case <-gone:
+		case <-limit.C:
+		case <-ctx.Done():
+		}
 	}
-	return "($1::bigint)"
+	for {
+		var changed <-chan struct{}
+		elsewhere := true
+		if outer, ok := engine.HoldOf(ctx, l).(*Hold); ok {
+			var joined bool
+			if joined, changed, elsewhere = outer.session.join(ctx, outer, a.number); joined {
+				a.session, a.nested = outer.session, true
+				a.leaveQueues()
+				return nil
+			}
+		}
+		var first <-chan struct{}
+		var asks, places chan struct{}
+		if elsewhere && !a.try && a.place == nil {
+			a.place = l.lines.enter(a.number)
+		}
+		switch {
+		case !elsewhere:
+		case !a.try && !a.first:
+			first = a.place.first
+		case a.mustAsk && !a.mayWait:
+			asks = l.asks
+		default:
+			places = l.pool.places
+		}
+		select {
+		case <-changed:
+		case <-first:
+			a.first = true
+		case asks <- struct{}{}:
+			a.mayWait = true
+		case places <- struct{}{}:
+			s, err := l.pool.get(ctx)
+			if err != nil {
+				if !errors.Is(err, errGone) {
+					<-places
+				}
+				return a.noSession(ctx, err)
+			}
+			a.session, a.nested = s, false
+			return nil
+		case <-ctx.Done():
+			if a.place != nil && !a.first {
+				_, asking := l.lines.inTheWay(a.number)
+				a.look(context.WithoutCancel(ctx), asking)
+				return a.gaveUp(ctx)
+			}
+			return a.noSession(ctx, ctx.Err())
+		case <-l.closed:
+			return a.wrap(errClosed)
+		}
+	}
 }
 
-// call asks for the lock, and in the same round trip for a fence and for the name
-// that the number is known to have. The lock's function comes first, as the rest is
-// computed from the row that it yields.
-func (a *attempt) call(ctx context.Context, lockCall string) (got bool, fence int64, err error) {
-	query := "WITH granted AS MATERIALIZED (" + lockCall + ") SELECT got, pg_backend_pid(), " +
-		"CASE WHEN got THEN nextval('holdfast_fence') ELSE 0 END, "
-	if a.number.numeric {
-		query += "NULL::text, NULL::text FROM granted"
-	} else {
-		query += "n.space, n.name FROM granted LEFT JOIN holdfast_names n ON n.key = $1"
+// noSession says why there is none. A lock of this process's needs none to be known as
+// locked.
+func (a *attempt) noSession(ctx context.Context, err error) error {
+	if ctx.Err() != nil && a.heldHere() {
+		return a.gaveUp(ctx)
 	}
-	var pid uint32
-	var space, name *string
-	err = a.query(ctx, query, a.number.args(), &got, &pid, &fence, &space, &name)
+	return a.locker.pool.noConnection(ctx, err)
+}
+
+// heldHere reports whether this process has the lock, in a way that excludes us.
+func (a *attempt) heldHere() bool {
+	h, _ := a.locker.lines.inTheWay(a.number)
+	return h != nil && (h.mode == exclusive || a.mode == exclusive)
+}
+
+// leaveQueues gives up the places in queues, for who has the lock, does not want it any
+// more, or needs none.
+func (a *attempt) leaveQueues() {
+	if a.place != nil {
+		a.place.leave()
+		a.place, a.first = nil, false
+	}
+	if a.mayWait {
+		<-a.locker.asks
+		a.mayWait = false
+	}
+}
+
+// use asks for the lock with the session that was found. On failure nothing is held.
+func (a *attempt) use(ctx context.Context) (*Hold, error) {
+	s := a.session
+	defer func() {
+		s.give()
+		s.leave(1)
+	}()
+	defer a.locker.keeper.done(s)
+	err := a.enter(ctx, func(ctx context.Context, sql string, args []any, into ...any) error {
+		a.begin()
+		return s.query(ctx, nil, sql, args, into...)
+	})
+	if err != nil {
+		if ctx.Err() != nil && !s.conn.IsClosed() {
+			return nil, a.wrap(endOf(ctx))
+		}
+		return nil, a.failed(ctx, err)
+	}
+	granted, err := a.ask(ctx)
 	switch {
 	case err != nil:
-		return false, 0, err
-	case pid != a.conn.Conn().PgConn().PID():
-		return false, 0, ErrPooler
-	case !a.number.numeric && space == nil && got:
-		err = a.enter(ctx)
-	case !a.number.numeric && space != nil && (*space != a.key.Space || *name != a.key.Name):
-		err = fmt.Errorf("%w: %s, and %s/%s", ErrCollision, a.key, *space, *name)
+		return nil, a.failed(ctx, err)
+	case granted:
+		return a.hold(), nil
+	case a.try:
+		return nil, a.locked()
 	}
-	return got, fence, err
+	a.mustAsk = true
+	return nil, errElsewhere
 }
 
-// enter makes the name of a lock known, at its first use ever.
-func (a *attempt) enter(ctx context.Context) error {
-	var space, name string
-	err := a.query(ctx, `WITH new AS (INSERT INTO holdfast_names SELECT $1, $2, $3
-			WHERE NOT EXISTS (SELECT FROM holdfast_spaces WHERE name = $2) ON CONFLICT DO NOTHING RETURNING space, name)
-		SELECT space, name FROM new UNION ALL SELECT space, name FROM holdfast_names WHERE key = $1 LIMIT 1`,
-		[]any{a.number.hash, a.key.Space, a.key.Name}, &space, &name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		// Somebody entered it since our query began: now it can be seen.
-		err = a.query(ctx, `SELECT space, name FROM holdfast_names WHERE key = $1`, []any{a.number.hash}, &space, &name)
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		// Others go by its numbers: this lock would exclude none of them.
-		return fmt.Errorf("%w: %q is registered as numeric, but not with this Locker", ErrSpaceClash, a.key.Space)
-	}
-	if err == nil && (space != a.key.Space || name != a.key.Name) {
-		err = fmt.Errorf("%w: %s, and %s/%s", ErrCollision, a.key, space, name)
-	}
-	return err
+// begin has the keeper look after a question that is about to be sent.
+func (a *attempt) begin() {
+	a.sent = time.Now()
+	a.locker.keeper.begin(a.session)
 }
 
-// failed cleans up after a call that failed, and returns what to say. The lock may
-// have been granted all the same, between the server's decision and its hearing of
-// the cancel (PostgreSQL bug 17686): so it is given back, granted or not; and if that
-// can't be done, with its session.
-func (a *attempt) failed(ctx context.Context, err error) error {
-	stale := a.conn.Conn().IsClosed() && ctx.Err() == nil && !a.waited
-	// As many times as it takes to hear an answer: a request to cancel, late, may
-	// have met this.
-	had, uerr := a.unlock()
-	if uerr != nil {
-		had, uerr = a.unlock()
-	}
-	if uerr == nil && errors.Is(err, ErrPooler) {
-		uerr = err // whose session answered nobody knows
-	}
-	if uerr != nil {
-		a.destroy()
-	}
-	if a.locker.cleaned != nil {
-		a.locker.cleaned(had)
-	}
-	if stale {
-		return errors.Join(errStale, err)
-	}
-	explained := a.explain(ctx, err)
-	if uerr == nil {
-		a.giveBack()
-	}
-	return explained
-}
-
-// explain turns the error of a call into ours.
-func (a *attempt) explain(ctx context.Context, err error) error {
-	var pgErr *pgconn.PgError
-	switch {
-	case errors.As(err, &pgErr) && pgErr.Code == "40P01":
-		return fmt.Errorf("pg: acquire %s: %w: %w", a.key, ErrDeadlock, err)
-	case ctx.Err() == nil, errors.Is(err, ErrCollision), errors.Is(err, ErrSpaceClash), errors.Is(err, ErrPooler):
-		return fmt.Errorf("pg: acquire %s: %w", a.key, err)
-	case !a.waited: // nobody is known to be in the way
-		return fmt.Errorf("pg: acquire %s: %w", a.key, endOf(ctx))
-	}
-	locked := a.locked(context.Background())
-	locked.Waited = time.Since(a.begun)
-	locked.Cause = endOf(ctx)
-	return locked
-}
-
-func (a *attempt) giveBack() {
-	a.conn.Release()
-	a.leave()
-	a.conn = nil
-}
-
-// destroy ends the session, and with it whatever locks it may have. The pool makes
-// a new one when it needs to.
-func (a *attempt) destroy() {
-	if a.conn == nil {
-		return
-	}
-	limited, cancel := context.WithTimeout(context.Background(), cancelPatience)
-	defer cancel()
-	_ = a.conn.Hijack().Close(limited)
-	a.leave()
-	a.conn = nil
-}
-
-func (l *Locker) observe(e lock.Event) {
-	if l.options.Observer != nil {
-		e.Cmd = l.options.Cmd
-		l.options.Observer.Observe(e)
-	}
-}
+func (a *attempt) wrap(err error) error { return fmt.Errorf("pg: acquire %s: %w", a.key, err) }

@@ -1,77 +1,96 @@
-// Package pg is holdfast's engine on PostgreSQL: the same locks, for those who have
-// outgrown one machine, as session-level advisory locks of a database that many run
-// anyway.
+// Package pg is holdfast's engine on PostgreSQL (14 or later): the same locks, for those
+// who have outgrown one machine, as session-level advisory locks of a database that many
+// run anyway.
 //
 //	locks, err := pg.Open(ctx, pg.Options{Conn: "host=db dbname=app"})
 //	defer locks.Close()
 //	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context) error { ... })
 //
-// Each hold has a connection of its own, on which nothing else is done: so it
-// survives every commit of the work that it protects, and ends when the server sees
-// that connection end.
+// A hold is that of a session of the server, with a connection of its own, on which
+// nothing else is done: so it survives every commit of the work that it protects, and
+// ends when the server sees that connection end. Under a hold, by its context, further
+// locks are acquired on the same session: who nests needs one connection, however deeply.
 //
 // # Keys
 //
 // A lock is a number of 64 bits: the beginning of the SHA-256 of space and name. The
-// table holdfast_names has the name of each number, so that two names which make one
-// number are found out (ErrCollision) and not taken for contention. A space that is
-// registered as numeric (Locker.Register) uses the form of two numbers of 32 bits,
-// its own and the name's, with no loss: the table holdfast_spaces makes sure that no
-// two spaces have one number, and that nobody uses one with names (ErrSpaceClash).
+// table names has the name of each number, so that two names which make one number are
+// found out (ErrCollision) and not taken for contention. A space that is registered as
+// numeric (Locker.Register) uses the form of two numbers of 32 bits, its own and the
+// name's, with no loss. The table spaces has each space as the one or the other, for
+// good: so no two spaces have one number, and nobody uses one with names (ErrSpaceClash).
+// Programs that lock by numbers alone are met in the space Numbers.
 //
-// The tables and the sequence are found by search_path. All who share locks must find
-// the same ones: the numbers of locks are the whole database's.
+// The tables, and the sequence, are in a schema of their own, holdfast, whatever the
+// search_path (Options.Schema, Schema). PurgeNames forgets what nobody has used for long.
 //
 // # Fence
 //
-// Hold.Fence comes of the sequence holdfast_fence, and is had together with the lock.
-// To refuse a writer who comes too late, keep it where you write, and check it there:
+// Hold.Fence comes of the sequence fence, through the session that has the lock. To refuse
+// a writer who comes too late, keep it where you write, and check it there:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
 // in the transaction of the work itself; if no row was changed, a later holder has
-// written. The sequence never goes back on one server; on a replica that is promoted
-// having missed something it may.
+// written.
+//
+// # In a transaction
+//
+// Where the lock protects nothing but what one transaction writes, AcquireTx takes it in
+// that transaction, until its end: no connection, no loss that is not the transaction's
+// own, no fence, and the server sees who waits for whom among locks and rows. It works
+// behind a pooler.
 //
 // # Loss
 //
-// A goroutine watches the connection of each hold that lasts. If the session ends (a
-// restart of the server, pg_terminate_backend, a network that is cut), Hold.Lost is
-// closed and its contexts end, with ErrLost: within milliseconds where the server
-// says so, and within about eleven seconds, by TCP keepalives, where nobody says
-// anything. Others may have the lock from then on. The server is told to look as often,
-// so that who is cut off does not keep a lock for hours.
+// Every session that holds is asked for a sign of life, three times in ten seconds. If it
+// ends (a restart of the server, pg_terminate_backend, a network that is cut), Hold.Lost of
+// all its holds is closed and their contexts end, with ErrLost: within milliseconds where
+// the server says so, and within ten seconds where nobody says anything. A session that
+// waits can't be asked. The Locker has one further session, which never waits: it looks
+// after those that do, ends what has stopped waiting and does not answer, and what was
+// given up, before this Locker asks for the same lock again. Others may have the lock
+// from then on.
 //
-// A holder that is stopped, or cut off, keeps its lock for as long as the server
-// believes in its connection. With Options.Lease the server ends a session that has
-// not been heard of for so long; the holder counts from before its last sign of life,
-// and so knows first.
+// A holder that is stopped, or cut off, keeps its lock for as long as the server believes
+// in its connection: one that is cut off, about ten seconds; one that is stopped, for ever,
+// unless there is an Options.Lease: then the server ends a session that it has not heard of
+// for so long; the holder counts from before its last sign of life, and so knows first.
+//
+// After a failover a replica that was promoted knows none of the locks: all sessions have
+// ended, and so all holders are told. If it was promoted having missed something, the
+// fence may go back by what it missed, as may the tables that you check it in: with
+// synchronous replication neither does. A Locker goes on with a server that is of the same
+// cluster, and refuses another one.
 //
 // # Connections
 //
-// Locks need a pool for themselves: with one that work uses, too, those who wait for
-// locks have all connections, and those who hold them wait for one. Of its
-// connections three in five are for those who come with no lock; half of the others are
-// for tries, and the rest for List, and for those who hold a lock and want another
-// (which their context says). Open makes a pool of 25, so 15, 5 and 5: what an
-// application needs that serves with ten connections of its own. A pool must have 3.
-// Raise Options.Conn's pool_max_conns with the number of locks that one process holds
-// or waits for at a time, and above all if it nests them deeply: when the reserve is
-// taken by holders who wait for each other's locks, a further one waits for a
-// connection.
+// A Locker has up to 25 connections for locks, or pool_max_conns of Options.Conn, or as
+// many as Options.Pool: two at least, and one more for its own session. It takes one for
+// each hold that is not under another, and for each lock that somebody waits for,
+// whatever the number of goroutines: they stand in line in the process, first come, first
+// served, and only the first is in the server's queue. So a process with many waiters has
+// the share of one. Four in five connections may wait; who comes after that still tries.
+// Two goroutines that acquire under one hold at the same time need a second connection
+// while the first one waits. To release a lock of a session that waits for another, its wait
+// is broken off, and begun again.
 //
-// A new connection is made fit for locks: time limits and defaults of its role that
-// would end a wait, a hold or a transaction are set aside.
+// Settings that locks need (time limits, keepalives) come with the connection, and beat the
+// defaults of a role. Poolers that hand a session to others are found out, and refused
+// (ErrPooler): connect to the server itself.
 //
 // # Deadlock
 //
-// The server finds a deadlock among sessions. As each hold has one of its own, which
-// never waits itself, it does not find one that is made of nested holds: there the
-// contexts' deadlines must end the wait. Use lock.AcquireKeys, or one order for all.
+// The server finds a deadlock among sessions, that of nested holds included, after its
+// deadlock_timeout: one of those who wait gets ErrDeadlock, and keeps what it has. It can't
+// see a goroutine that holds with one context and waits with another. Use
+// lock.AcquireKeys, or one order for all.
 //
-// Advisory locks do not survive a pooler that hands a session to others between
-// transactions. A server process that is not the one which was there at start-up is
-// refused (ErrPooler): connect to the server itself.
+// # Room
 //
-// Of advisory locks, PostgreSQL's documentation tells in 13.3.5 and 9.27.10.
+// All locks of all programs share one table of the server's. When that is full, new
+// connections and other programs' writes fail, too. So a Locker has a quarter of it at most
+// (Options.MaxLocks), and says what raises it: ErrTooManyLocks.
+//
+// Source: seed advisory-locking; PostgreSQL's documentation, 13.3.5 and 9.27.10.
 package pg

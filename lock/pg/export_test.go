@@ -1,24 +1,74 @@
 package pg
 
 import (
+	"context"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 )
 
 // What tests reach into. None of it may be called while the Locker is in use.
 
 func (l *Locker) SetHash(hash func(lock.Key) int64) { l.hash = hash }
 
-func (l *Locker) SetUnlockPatience(d time.Duration) { l.unlockPatience = d }
+// FailGranted has every question fail that was granted a lock.
+func (l *Locker) FailGranted(on bool) {
+	l.granted = "1"
+	if on {
+		l.granted = "1 / (random() * 0)::integer"
+	}
+}
+
+func (l *Locker) SetReleasePatience(d time.Duration) { l.patience = d }
+
+// SetSilence is for tests that would take long.
+func (l *Locker) SetSilence(d time.Duration) { l.silence = d }
 
 // OnCleaned is called after each failed call, with whether the lock had been granted.
 func (l *Locker) OnCleaned(f func(had bool)) { l.cleaned = f }
 
-func (l *Locker) Pool() *pgxpool.Pool { return l.pool }
+// Stat counts connections: how many places are taken, how many lie idle, and how many have
+// been made, the keeper's own left out.
+func (l *Locker) Stat() (taken, idle, made int) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	return len(l.pool.places), len(l.pool.idle), l.pool.made
+}
 
-// Places returns how many connections are taken by those who brought no hold.
-func (l *Locker) Places() int { return len(l.general) + len(l.tries) }
+// Taken is how many places are taken of each kind: what must be none in the end.
+func (l *Locker) Taken() map[string]int {
+	l.lines.mu.Lock()
+	lines := len(l.lines.of)
+	l.lines.mu.Unlock()
+	l.keeper.mu.Lock()
+	asking := len(l.keeper.asking)
+	l.keeper.mu.Unlock()
+	return map[string]int{"connections": len(l.pool.places), "asks": len(l.asks), "locks": len(l.budget), "lines": lines, "asking": asking}
+}
+
+// Idle gives the connection that would be used next.
+func (l *Locker) Idle(ctx context.Context, fn func(*pgx.Conn)) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	fn(l.pool.idle[len(l.pool.idle)-1].session.conn)
+}
+
+// KeeperPID is that of the keeper's session.
+func (l *Locker) KeeperPID() uint32 { return l.keeper.conn.PgConn().PID() }
+
+// QueuedHere is how many goroutines stand in this process's line for a lock.
+func (l *Locker) QueuedHere(key lock.Key) int {
+	n, _ := l.number(key)
+	l.lines.mu.Lock()
+	defer l.lines.mu.Unlock()
+	if line := l.lines.of[n]; line != nil {
+		return line.queue.Len()
+	}
+	return 0
+}
+
+// SameSession reports whether two holds are of one session.
+func SameSession(a, b lock.Hold) bool { return a.(*Hold).session == b.(*Hold).session }
 
 var Hash = hash

@@ -16,6 +16,7 @@ import (
 // TestFence goes up from holder to holder: of sessions, processes, and lives of the
 // server.
 func TestFence(t *testing.T) {
+	t.Parallel()
 	s, err := pgtest.Start()
 	check(t, err)
 	defer func() { check(t, s.Stop()) }()
@@ -41,13 +42,15 @@ func TestFence(t *testing.T) {
 		terminate(t, s.Conn(), held)
 		wantIs(t, held.Release(), lock.ErrLost)
 		c := start(t, s.Conn(), 0)
-		c.Do("acquire "+k.Name, "held")
+		if a := c.do("acquire " + k.Name); a != "held" {
+			t.Fatal(a)
+		}
 		var fence int64
-		a := c.Say("fence")
+		a := c.do("fence")
 		_, err := fmt.Sscan(strings.Fields(a)[0], &fence)
 		check(t, err)
 		above(who+", in another process", fence)
-		if a := c.Say("release"); a != "released: <nil>" {
+		if a := c.do("release"); a != "released: <nil>" {
 			t.Fatal(a)
 		}
 	}

@@ -1,17 +1,14 @@
 package pg
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/jackc/pgx/v5"
 )
 
 // number is a lock as the server knows it.
@@ -19,6 +16,14 @@ type number struct {
 	numeric   bool
 	space, id int32 // numeric
 	hash      int64 // otherwise
+}
+
+// String gives the name that the lock has in Numbers.
+func (n number) String() string {
+	if n.numeric {
+		return fmt.Sprint(n.space, ",", n.id)
+	}
+	return strconv.FormatInt(n.hash, 10)
 }
 
 // args are the arguments of pg_advisory_lock and its like.
@@ -40,9 +45,10 @@ func (l *Locker) number(key lock.Key) (number, error) {
 				lock.ErrInvalidName, key, maxName)
 		}
 	}
-	l.mu.Lock()
-	space, numeric := l.spaces[key.Space]
-	l.mu.Unlock()
+	if key.Space == Numbers {
+		return rawNumber(key)
+	}
+	space, numeric := l.names.registeredAs(key.Space)
 	if !numeric {
 		return number{hash: l.hash(key)}, nil
 	}
@@ -53,52 +59,31 @@ func (l *Locker) number(key lock.Key) (number, error) {
 	return number{numeric: true, space: space, id: int32(id)}, nil
 }
 
+// Numbers is the space of locks that are a number, for programs that lock by one: Name is
+// a number of 64 bits, in decimal, or two of 32 bits with a comma between. They have no
+// names, so nothing is found out about two uses of one number.
+const Numbers = "#"
+
+func rawNumber(key lock.Key) (number, error) {
+	first, second, two := strings.Cut(key.Name, ",")
+	if !two {
+		hash, err := strconv.ParseInt(key.Name, 10, 64)
+		if err == nil && strconv.FormatInt(hash, 10) == key.Name {
+			return number{hash: hash}, nil
+		}
+	} else {
+		space, err := strconv.ParseInt(first, 10, 32)
+		id, err2 := strconv.ParseInt(second, 10, 32)
+		if err == nil && err2 == nil && fmt.Sprint(space, ",", id) == key.Name {
+			return number{numeric: true, space: int32(space), id: int32(id)}, nil
+		}
+	}
+	return number{}, fmt.Errorf("pg: %w: lock key %q: want a number of 64 bits, or two of 32 bits, as in %s/1,-2", lock.ErrInvalidName, key, Numbers)
+}
+
 // hash is 64 bits of SHA-256, so that nobody finds names that collide by chance, and
 // only with great effort on purpose.
 func hash(key lock.Key) int64 {
 	sum := sha256.Sum256([]byte(key.Space + "\x00" + key.Name))
 	return int64(binary.BigEndian.Uint64(sum[:]))
-}
-
-// Register makes a space one whose names are numbers of 32 bits, in decimal, and
-// gives it a number among the spaces of this database, which stays. All processes
-// register the same, before they use it. The error is ErrSpaceClash when the database
-// knows it otherwise, or has locks with other names in it; then nothing has changed.
-func (l *Locker) Register(ctx context.Context, space string, id int32) error {
-	if _, err := l.number(lock.Key{Space: space, Name: "0"}); err != nil {
-		return err
-	}
-	var named bool
-	err := l.pool.QueryRow(ctx, `WITH new AS (INSERT INTO holdfast_spaces (id, name) SELECT $1, $2
-			WHERE NOT EXISTS (SELECT FROM holdfast_names WHERE space = $2) ON CONFLICT DO NOTHING)
-		SELECT EXISTS (SELECT FROM holdfast_names WHERE space = $2)`, id, space).Scan(&named)
-	if err != nil {
-		return fmt.Errorf("pg: register %q: %w", space, err)
-	}
-	if named {
-		return fmt.Errorf("pg: register %q: %w: it has been used with names, see holdfast_names", space, ErrSpaceClash)
-	}
-	rows, err := l.pool.Query(ctx, `SELECT id, name FROM holdfast_spaces WHERE id = $1 OR name = $2`, id, space)
-	if err != nil {
-		return fmt.Errorf("pg: register %q: %w", space, err)
-	}
-	var other int32
-	var name string
-	var clash error
-	_, err = pgx.ForEachRow(rows, []any{&other, &name}, func() error {
-		if other != id || name != space {
-			clash = errors.Join(clash, fmt.Errorf("pg: register %q as %d: %q is %d: %w", space, id, name, other, ErrSpaceClash))
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("pg: register %q: %w", space, err)
-	}
-	if clash != nil {
-		return clash
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.spaces[space] = id
-	return nil
 }

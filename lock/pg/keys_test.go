@@ -76,7 +76,7 @@ func TestRegister(t *testing.T) {
 	check(t, l.Register(ctx, "task", 2))
 	wantIs(t, l.Register(ctx, "agent", 2), pg.ErrSpaceClash)
 	wantIs(t, l.Register(ctx, "", 3), lock.ErrInvalidName)
-	if n := value[int](t, raw(t, conn), "SELECT count(*) FROM holdfast_spaces"); n != 2 {
+	if n := value[int](t, raw(t, conn), "SELECT count(*) FROM holdfast.spaces WHERE id IS NOT NULL"); n != 2 {
 		t.Errorf("%d spaces are known, want 2", n)
 	}
 	// Two at once.
@@ -155,21 +155,20 @@ func TestCollisionOfNewNames(t *testing.T) {
 	l := open(t, pg.Options{Conn: conn})
 	l.SetHash(func(lock.Key) int64 { return 4711 })
 	c := raw(t, conn)
-	exec1(t, c, "SELECT pg_advisory_lock(4711)") // keeps both waiting
+	exec1(t, c, "SELECT pg_advisory_lock(4711)") // keeps both from having it
 	k := []lock.Key{{Space: "test", Name: "a"}, {Space: "test", Name: "b"}}
-	came := []<-chan outcome{begin(l, limited(t), k[0]), begin(l, limited(t), k[1])}
-	eventually(t, "both wait", func() bool { return advisory(t, c, false) == 2 })
+	came := make(chan outcome, 2)
+	for _, k := range k {
+		go func() {
+			h, err := l.Acquire(limited(t), k)
+			came <- outcome{h, err}
+		}()
+	}
+	eventually(t, "both want it", func() bool { return l.QueuedHere(k[0]) == 2 })
 	exec1(t, c, "SELECT pg_advisory_unlock(4711)")
 	collisions := 0
 	for range 2 {
-		var o outcome
-		select {
-		case o = <-came[0]:
-			came[0] = nil
-		case o = <-came[1]:
-			came[1] = nil
-		}
-		if o.err != nil {
+		if o := await(t, "an answer", came); o.err != nil {
 			wantIs(t, o.err, pg.ErrCollision)
 			collisions++
 		} else {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
@@ -19,7 +21,7 @@ func listed(t testing.TB, l lock.Locker) (entries []lock.Entry) {
 	return entries
 }
 
-// TestQueryAdvisoryLocks is the agent service's (see FORMATS.md): pid,
+// TestQueryAdvisoryLocks is the scenario of seed advisory-locking: pid,
 // application_name, state, query_start, namespace, entity_id, mode, granted, and since
 // when.
 func TestQueryAdvisoryLocks(t *testing.T) {
@@ -53,19 +55,60 @@ func TestQueryAdvisoryLocks(t *testing.T) {
 	check(t, reader.Release())
 }
 
+// TestSince: since when a lock is held does not change by the signs of life of its session,
+// and each lock of a session has its own.
+func TestSince(t *testing.T) {
+	conn := database(t)
+	l := open(t, pg.Options{Conn: conn})
+	l.SetSilence(silence)
+	outer := acquire(t, l, key())
+	inner, err := l.Acquire(outer.Context(limited(t)), key())
+	check(t, err)
+	c, look := raw(t, conn), open(t, pg.Options{Conn: conn})
+	beats := func() time.Time {
+		return value[time.Time](t, c, "SELECT state_change FROM pg_stat_activity WHERE pid = $1", outer.Info().PID)
+	}
+	for n, last := 0, beats(); n < 2; n++ {
+		eventually(t, "a sign of life", func() bool { return beats().After(last) })
+		last = beats()
+	}
+	for _, e := range listed(t, look) {
+		want := outer.Info().CreatedAt
+		if e.Key == inner.(*pg.Hold).Key() {
+			want = inner.Info().CreatedAt
+		}
+		if !e.Info.CreatedAt.Equal(want) {
+			t.Errorf("%v is held since %v, want %v", e.Key, e.Info.CreatedAt, want)
+		}
+	}
+	_, err = lock.AcquireWithin(limited(t), look, outer.Key(), 50*time.Millisecond)
+	locked := wantLocked(t, err, lock.ErrTimeout)
+	if locked.Info == nil || !locked.Info.CreatedAt.Equal(outer.Info().CreatedAt) {
+		t.Errorf("in the way is %+v, want since %v", locked.Info, outer.Info().CreatedAt)
+	}
+	advice := fmt.Sprintf("SELECT pg_terminate_backend(%d)", outer.Info().PID)
+	for _, message := range []string{err.Error(), locked.UserMessage("")} {
+		if !strings.Contains(message, advice) || strings.Contains(message, "ps -p") || strings.Contains(message, "holdfast status") {
+			t.Errorf("message for people: %s", message)
+		}
+	}
+	check(t, inner.Release())
+	check(t, outer.Release())
+}
+
 // TestListOfOthers: locks of other programs have their numbers for names; one that is
 // in a prepared transaction is nobody's.
 func TestListOfOthers(t *testing.T) {
 	conn := database(t)
 	l, c := open(t, pg.Options{Conn: conn}), raw(t, conn)
 	exec1(t, c, "SELECT pg_advisory_lock(5), pg_advisory_lock(-6), pg_advisory_lock(1, -2)")
-	want := []lock.Key{{Space: "", Name: "-6"}, {Space: "", Name: "5"}, {Space: "1", Name: "-2"}}
+	want := []lock.Key{{Space: pg.Numbers, Name: "-6"}, {Space: pg.Numbers, Name: "5"}, {Space: pg.Numbers, Name: "1,-2"}}
 	for _, prepared := range []bool{false, true} {
 		if prepared {
 			exec1(t, c, "BEGIN")
 			exec1(t, c, "SELECT pg_advisory_xact_lock(7)")
 			exec1(t, c, "PREPARE TRANSACTION 'nobody'")
-			want = append(want, lock.Key{Space: "", Name: "7"})
+			want = append(want, lock.Key{Space: pg.Numbers, Name: "7"})
 		}
 		for _, e := range listed(t, l) {
 			if !slices.Contains(want, e.Key) || !e.Granted || e.Info.PID == 0 && e.Key.Name != "7" {
@@ -82,7 +125,7 @@ func TestListOfOthers(t *testing.T) {
 // TestListOfThousand, with an end before the end, and others' work in between.
 func TestListOfThousand(t *testing.T) {
 	conn := database(t)
-	l, c := open(t, pg.Options{Conn: conn + " pool_max_conns=3"}), raw(t, conn)
+	l, c := open(t, pg.Options{Conn: conn + " pool_max_conns=2"}), raw(t, conn)
 	exec1(t, c, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 1000) n")
 	if n := len(listed(t, l)); n != 1000 {
 		t.Errorf("%d are listed, want 1000", n)
@@ -101,24 +144,36 @@ func TestListOfThousand(t *testing.T) {
 	wantIdle(t, l)
 }
 
-// TestListOfUnprivileged: whoever may not see others' sessions sees the locks.
+// TestListOfUnprivileged: whoever may not see others' sessions sees the locks, and is told
+// what helps.
 func TestListOfUnprivileged(t *testing.T) {
 	conn := database(t)
 	l, k := open(t, pg.Options{Conn: conn}), key()
 	c := raw(t, conn)
 	role := role(t, c)
-	exec1(t, c, "GRANT SELECT, INSERT ON holdfast_names, holdfast_spaces TO "+role)
-	exec1(t, c, "GRANT USAGE ON SEQUENCE holdfast_fence TO "+role)
+	mayLock(t, c, role)
 	low := open(t, pg.Options{Conn: as(conn, role)})
 	held := acquire(t, l, k)
-	entries := listed(t, low)
+	var entries []lock.Entry
+	var hidden error
+	for e, err := range low.List(limited(t)) {
+		if hidden = err; err == nil {
+			entries = append(entries, e)
+		}
+	}
 	if len(entries) != 1 || entries[0].Key != k || entries[0].Info.PID != held.Info().PID {
 		t.Errorf("listed: %+v", entries)
 	}
-	_, err := low.TryAcquire(limited(t), k)
-	if locked := wantLocked(t, err); locked.Info == nil || locked.Info.PID != held.Info().PID {
-		t.Errorf("in the way is %+v", locked.Info)
+	if hidden == nil {
+		t.Fatal("what is hidden is not told")
 	}
+	_, cure, _ := strings.Cut(hidden.Error(), "to see them: ")
+	exec1(t, c, cure)
+	if entries := listed(t, low); len(entries) != 1 || entries[0].Info.Cmd == "" {
+		t.Errorf("listed: %+v", entries)
+	}
+	_, err := low.TryAcquire(limited(t), k)
+	wantLocked(t, err)
 	check(t, held.Release())
 	check(t, lock.Do(limited(t), low, k, func(context.Context) error { return nil }))
 	check(t, lock.Do(limited(t), low, lock.Key{Space: "new", Name: fmt.Sprint(k)}, func(context.Context) error { return nil }))

@@ -2,48 +2,83 @@ package pg
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/jackc/pgx/v5"
 )
 
-// holderPatience bounds the look at who is in the way.
-const holderPatience = 2 * time.Second
+// who is a session of the server, whatever program's.
+type who struct {
+	pid   int
+	cmd   string
+	host  string
+	since *time.Time // its last change of state
+	query string
+}
 
-// locked describes who is in the way, as far as it can be told.
-func (a *attempt) locked(ctx context.Context) *lock.ErrLocked {
+const whoColumns = `a.pid, coalesce(a.application_name, ''), coalesce(a.client_hostname, host(a.client_addr), ''), a.state_change, coalesce(a.query, '')`
+
+func whoOf(rows pgx.CollectableRow) (w who, err error) {
+	err = rows.Scan(&w.pid, &w.cmd, &w.host, &w.since, &w.query)
+	return w, err
+}
+
+func (w who) info(n number) *lock.LockInfo {
+	info := &lock.LockInfo{PID: w.pid, Cmd: w.cmd, Hostname: w.host}
+	if since, ok := notedSince(w.query, n); ok {
+		info.CreatedAt = since
+	} else if w.since != nil {
+		info.CreatedAt = *w.since
+	}
+	return info
+}
+
+// lookPatience bounds the look at who is in the way of somebody who gives up.
+const lookPatience = 500 * time.Millisecond
+
+// locked describes who is in the way, by what this process knows of it, and by what was
+// found when the wait ended.
+func (a *attempt) locked() *lock.ErrLocked {
 	locked := &lock.ErrLocked{Path: a.key.String(), State: lock.StateHeld, Evidence: EvidenceSessionHolds}
-	limited, cancel := context.WithTimeout(ctx, holderPatience)
-	defer cancel()
-	if a.conn == nil || a.conn.Conn().IsClosed() {
-		return locked
+	h, _ := a.locker.lines.inTheWay(a.number)
+	switch {
+	case len(a.found()) > 0:
+		locked.Info = a.found()[0].info(a.number)
+	case h != nil:
+		info := h.Info()
+		locked.Info = &info
 	}
-	where := "l.objsubid = 1 AND (l.classid::bigint << 32 | l.objid::bigint) = $1"
-	if a.number.numeric {
-		where = "l.objsubid = 2 AND l.classid::bigint = $1::integer::bigint & 4294967295 AND l.objid::bigint = $2::integer::bigint & 4294967295"
+	locked.Advice = "Locker.List tells who that is"
+	if locked.Info != nil {
+		locked.Advice = fmt.Sprintf("SELECT * FROM pg_stat_activity WHERE pid = %d tells who that is, "+
+			"and SELECT pg_terminate_backend(%[1]d) ends that session with all that it holds", locked.Info.PID)
 	}
-	info := lock.LockInfo{}
-	var mode string
-	var since *time.Time
-	err := a.query(limited, `SELECT coalesce(l.pid, 0), l.mode, coalesce(s.application_name, ''), coalesce(s.client_hostname, host(s.client_addr), ''), s.state_change
-		FROM pg_locks l LEFT JOIN pg_stat_activity s USING (pid)
-		WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND `+where+` LIMIT 1`, a.number.args(), &info.PID, &mode, &info.Cmd, &info.Hostname, &since)
-	if err != nil {
-		return locked
-	}
-	if since != nil {
-		info.CreatedAt = *since
-	}
-	info.Mode = modeName(mode)
-	locked.Info = &info
 	return locked
 }
 
-// modeName is LockInfo.Mode for pg_locks.mode.
-func modeName(mode string) string {
-	if mode == "ShareLock" {
-		return shared.name
-	}
-	return exclusive.name
+// gaveUp is locked for a wait that ctx has ended.
+func (a *attempt) gaveUp(ctx context.Context) error {
+	locked := a.locked()
+	locked.Waited = time.Since(a.begun)
+	locked.Cause = endOf(ctx)
+	return locked
 }
+
+// look asks who is in the way of the session that waits for the lock: of ours, or of who
+// is before us in this process.
+func (a *attempt) look(ctx context.Context, s *session) {
+	if s == nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, min(lookPatience, a.locker.silence/3))
+	defer cancel()
+	if all, err := a.locker.keeper.blockers(limited, s.pid); err == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.inTheWay = all
+	}
+}
+
+func deadline(err error) error { return fmt.Errorf("%w: %w", lock.ErrTimeout, err) }

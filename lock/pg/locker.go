@@ -2,14 +2,13 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -18,15 +17,21 @@ import (
 type Options struct {
 	// Conn is a connection string, as pgxpool.ParseConfig reads it.
 	Conn string
-	// Pool is used instead, if it is set: it should be for locks alone, as settings
-	// of its sessions are changed, and is not closed.
+	// Pool is a pool whose configuration is used instead, with its BeforeConnect and
+	// its size. Its connections are not used: those of the locks are their own.
 	Pool *pgxpool.Pool
-	// Cmd says what the holder is doing: LockInfo.Cmd, and the application_name of
-	// the sessions of a pool that Open makes.
+	// Schema has the tables and the sequence: "holdfast" if it is empty. All who share
+	// locks must name the same one.
+	Schema string
+	// Cmd says what the holder is doing: LockInfo.Cmd, and the application_name of the
+	// sessions where the configuration has none.
 	Cmd string
 	// Lease, if set, is how long the server keeps the lock of a holder that it has
-	// not heard of: a second or more. Needs PostgreSQL 14.
+	// not heard of: a second or more.
 	Lease time.Duration
+	// MaxLocks is how many locks are held and waited for at a time, at most; 0 means a
+	// quarter of what the server has room for.
+	MaxLocks int
 	// Observer is told what becomes of the locks.
 	Observer lock.Observer
 }
@@ -35,135 +40,113 @@ type Options struct {
 // goroutines at once.
 type Locker struct {
 	options Options
-	pool    *pgxpool.Pool
 	host    string
-	// database is what tells this database from others, for reentrancy.
-	database string
-	conns    int // of the pool, at most
-	// general has a place for each connection that those without a hold may have, and
-	// tries for each further one that they may try with.
-	general, tries chan struct{}
+	server  server
+	pool    *pool
+	keeper  *keeper
+	lines   lines
+	names   names
+	// budget has a place for each lock that is held or asked for.
+	budget chan struct{}
+	// asks has a place for each session that may wait, of those that are no outer hold's.
+	asks chan struct{}
+	// silence is within what time it is known that the server can't be heard.
+	silence time.Duration
+	// patience bounds a release.
+	patience time.Duration
 
-	hash           func(lock.Key) int64
-	unlockPatience time.Duration
+	hash func(lock.Key) int64
+	// granted is what a question that was granted a lock yields; what fails, in tests.
+	granted string
 	// cleaned, in tests, hears whether a failed call had been granted the lock.
 	cleaned func(had bool)
 
-	mu     sync.Mutex // guards spaces
-	spaces map[string]int32
+	closing sync.Once
+	closed  chan struct{}
 }
 
-var _ lock.SharedLocker = (*Locker)(nil)
+var _ lock.Locker = (*Locker)(nil)
 
-// Sizes of the pool that Open makes.
 const (
-	generalConns = 15
-	reserveConns = 10
+	minLease = time.Second
+	// minConns: one to wait, and one to try.
+	minConns = 2
+	// defaultConns are for what an application needs that serves with ten connections of
+	// its own. Source: seed advisory-locking.
+	defaultConns = 25
+	// defaultSilence: see Locker.silence.
+	defaultSilence = 10 * time.Second
 )
 
-const minLease = time.Second
-
-// minConns: one to have a lock or to wait for one, one to try, and one to have a second
-// lock under the first.
-const minConns = 3
-
-// Open connects to the database, and makes the two tables and the sequence that it
-// needs there if they are missing (see Schema). The error matches lock.ErrInvalidName
-// for a lease of less than a second, and a pool of less than three connections.
+// Open connects to the database, and looks at it: whether it is the server itself that
+// answers, PostgreSQL 14 or later and no standby, and whether the role has the rights
+// that locks need; the error says what is missing, and the statement that cures it, and
+// nothing has been changed. Then it makes the schema, with two tables and a sequence, if
+// there is none (see Schema).
+//
+// The error matches ErrPooler and ErrServer for a server that won't do, and
+// lock.ErrInvalidName for a lease of less than a second, and a pool of less than two
+// connections.
 func Open(ctx context.Context, o Options) (*Locker, error) {
 	if o.Lease != 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("pg: %w: a lease of %v; at least %v", lock.ErrInvalidName, o.Lease, minLease)
 	}
-	pool := o.Pool
-	if pool == nil {
-		var err error
-		if pool, err = o.makePool(ctx); err != nil {
-			return nil, fmt.Errorf("pg: %w", err)
-		}
+	if o.Schema == "" {
+		o.Schema = defaultSchema
 	}
-	config := pool.Config()
-	most := int(config.MaxConns)
-	reserve := max(minConns-1, most*reserveConns/(generalConns+reserveConns))
+	config, err := o.config()
+	if err != nil {
+		return nil, fmt.Errorf("pg: %w", err)
+	}
+	if config.most < minConns {
+		return nil, fmt.Errorf("pg: %w: a pool of %d connections; at least %d", lock.ErrInvalidName, config.most, minConns)
+	}
+	server, err := config.look(ctx, o.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("pg: open: %w", err)
+	}
+	if o.MaxLocks <= 0 {
+		o.MaxLocks = server.locks / 4
+	}
 	host, _ := os.Hostname()
 	l := &Locker{
-		options: o, pool: pool, host: host, hash: hash, conns: most, unlockPatience: defaultUnlockPatience,
-		database: fmt.Sprintf("%s:%d/%s", config.ConnConfig.Host, config.ConnConfig.Port, config.ConnConfig.Database),
-		spaces:   map[string]int32{},
+		options: o, host: host, server: server, hash: hash, granted: "1", silence: defaultSilence, patience: releasePatience, closed: make(chan struct{}),
+		budget: make(chan struct{}, o.MaxLocks), asks: make(chan struct{}, config.most-max(1, config.most/5)),
 	}
-	if most < minConns {
+	l.pool = &pool{locker: l, config: config, places: make(chan struct{}, config.most)}
+	l.keeper = &keeper{locker: l, turn: make(chan struct{}, 1), asking: map[*session]*asking{}}
+	l.names.init(o.Schema)
+	if err := l.keeper.connect(ctx); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("pg: %w: a pool of %d connections; at least %d", lock.ErrInvalidName, most, minConns)
-	}
-	l.general, l.tries = make(chan struct{}, most-reserve), make(chan struct{}, reserve/2)
-	if err := l.makeSchema(ctx); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("pg: %w", err)
+		return nil, fmt.Errorf("pg: open: %w", err)
 	}
 	return l, nil
 }
 
-// pingPatience bounds the pool's own look whether a connection still works.
-const pingPatience = 5 * time.Second
-
-func (o Options) makePool(ctx context.Context) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(o.Conn)
-	if err != nil {
-		return nil, err
+// period is within what time a session's holder has to be heard of, or to hear.
+func (l *Locker) period() time.Duration {
+	if l.options.Lease > 0 {
+		return l.options.Lease
 	}
-	if !setsPoolSize(o.Conn) {
-		config.MaxConns = generalConns + reserveConns
-	}
-	if config.ConnConfig.RuntimeParams["application_name"] == "" {
-		config.ConnConfig.RuntimeParams["application_name"] = "holdfast"
-		if o.Cmd != "" {
-			config.ConnConfig.RuntimeParams["application_name"] = o.Cmd
-		}
-	}
-	// A network that is cut says nothing: ask.
-	config.ConnConfig.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
-	}}).DialContext
-	config.PingTimeout = pingPatience
-	return pgxpool.NewWithConfig(ctx, config)
+	return l.silence
 }
 
-// Close closes the pool that Open made, and waits for holds to be released.
+// Close waits for holds to be released, and closes the connections. Who waits for a
+// lock, or wants one, gets an error.
 func (l *Locker) Close() {
-	if l.options.Pool == nil {
-		l.pool.Close()
-	}
+	l.closing.Do(func() {
+		close(l.closed)
+		l.keeper.breakOff(errClosed)
+		l.pool.close()
+		l.keeper.close()
+	})
 }
 
-// connect returns a connection for a lock, and how to give back its place. Those who
-// bring a hold, and those who only try, have a reserve each: they must not wait behind
-// those who wait for locks. Whoever tries may succeed, and keep the connection for
-// long, so there are some that tries don't get.
-func (l *Locker) connect(ctx context.Context, try bool) (conn *pgxpool.Conn, leave func(), err error) {
-	leave = func() {}
-	if engine.HoldOf(ctx, l) == nil {
-		var tries chan struct{} // nil has no place
-		if try {
-			tries = l.tries
-		}
-		select {
-		case l.general <- struct{}{}:
-			leave = func() { <-l.general }
-		case tries <- struct{}{}:
-			leave = func() { <-tries }
-		case <-ctx.Done():
-			return nil, nil, l.noConnection(ctx, ctx.Err())
-		}
-	}
-	if conn, err = l.pool.Acquire(ctx); err != nil {
-		leave()
-		return nil, nil, l.noConnection(ctx, err)
-	}
-	return conn, leave, nil
-}
+var errClosed = errors.New("the Locker is closed")
 
-func (l *Locker) noConnection(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("pg: waiting for one of %d connections: %w", l.conns, endOf(ctx))
+func (l *Locker) observe(e lock.Event) {
+	if l.options.Observer != nil {
+		e.Cmd = l.options.Cmd
+		l.options.Observer.Observe(e)
 	}
-	return fmt.Errorf("pg: %w", err)
 }

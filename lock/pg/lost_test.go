@@ -17,11 +17,13 @@ func TestHolderKilled(t *testing.T) {
 	for range 5 {
 		k := key()
 		c := start(t, server.Conn(), 0)
-		c.Do("acquire "+k.Name, "held")
+		if a := c.do("acquire " + k.Name); a != "held" {
+			t.Fatal(a)
+		}
 		came := begin(l, limited(t), k)
 		untilWaiting(t, l, k)
 		killed := time.Now()
-		check(t, c.Cmd.Process.Kill())
+		check(t, c.cmd.Process.Kill())
 		held := await(t, "the lock", came).mustHave(t)
 		t.Logf("had the lock %v after SIGKILL for its holder", time.Since(killed))
 		check(t, held.Release())
@@ -55,6 +57,7 @@ func TestSessionTerminated(t *testing.T) {
 // TestServerStops: by order and by accident, with holders, waiters, and connections that
 // lie in the pool.
 func TestServerStops(t *testing.T) {
+	t.Parallel()
 	s, err := pgtest.Start()
 	check(t, err)
 	defer func() { check(t, s.Stop()) }()
@@ -122,6 +125,7 @@ func wantFence(t testing.TB, held lock.Hold, above int64) int64 {
 
 // TestStaleConnections: those that died while they lay in the pool are no error.
 func TestStaleConnections(t *testing.T) {
+	t.Parallel()
 	l := open(t, pg.Options{})
 	admin := raw(t, server.Conn())
 	for _, acquire := range []func(context.Context, lock.Key) (lock.Hold, error){l.Acquire, l.TryAcquire, l.AcquireShared} {

@@ -6,15 +6,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/locktest"
 	"github.com/holdfast-go/holdfast/lock/pg"
@@ -23,12 +26,21 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// roleVar tells the test binary to play a part in another process, and connVar where.
+const (
+	roleVar = "HOLDFAST_PG_ROLE"
+	connVar = "HOLDFAST_PG_CONN"
+)
+
 // server is the one that most tests share.
 var server *pgtest.Server
 
 func TestMain(m *testing.M) {
 	locktest.Main(openAt)
-	testkit.Play(func(_ string, args []string) { holder(args[0], args[1], bufio.NewScanner(os.Stdin)) })
+	if os.Getenv(roleVar) == "holder" {
+		holder(os.Getenv(connVar), bufio.NewScanner(os.Stdin))
+		os.Exit(0)
+	}
 	os.Exit(run(m))
 }
 
@@ -186,23 +198,70 @@ func advisory(t testing.TB, c *pgx.Conn, granted bool) int {
 // wantIdle checks that a Locker has all its connections back, and holds nothing.
 func wantIdle(t testing.TB, l *pg.Locker) {
 	t.Helper()
-	eventually(t, "all connections are back", func() bool { return l.Pool().Stat().AcquiredConns() == 0 })
-	if n := l.Places(); n != 0 {
-		t.Errorf("%d places are taken, with no connection", n)
+	taken := l.Taken()
+	for deadline := time.Now().Add(patience); slices.Max(slices.Collect(maps.Values(taken))) > 0; taken = l.Taken() {
+		if time.Sleep(2 * time.Millisecond); time.Now().After(deadline) {
+			t.Fatalf("still taken: %v", taken)
+		}
 	}
 }
 
-// start starts another process, which holds.
-func start(t testing.TB, conn string, lease time.Duration) *testkit.Child {
+// child is another process, which holds.
+type child struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	orders *os.File
+	lines  chan string
+}
+
+func start(t testing.TB, conn string, lease time.Duration) *child {
 	t.Helper()
-	return testkit.Start(t, "holder", conn, lease.String())
+	return startBy(t, nil, conn, lease)
+}
+
+// startBy is start, by way of a command that starts another.
+func startBy(t testing.TB, by []string, conn string, lease time.Duration) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	check(t, err)
+	argv := append(slices.Clone(by), exe)
+	c := &child{t: t, cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 10)}
+	c.cmd.Env = append(os.Environ(), roleVar+"=holder", connVar+"="+conn, "HOLDFAST_PG_LEASE="+lease.String())
+	c.cmd.Stderr = os.Stderr
+	in, orders, err := os.Pipe()
+	check(t, err)
+	c.cmd.Stdin, c.orders = in, orders
+	out, err := c.cmd.StdoutPipe()
+	check(t, err)
+	check(t, c.cmd.Start())
+	in.Close()
+	go func() {
+		defer close(c.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			c.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(sync.OnceFunc(func() {
+		orders.Close()
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	}))
+	return c
+}
+
+// do orders, and returns the answer.
+func (c *child) do(order string) string {
+	c.t.Helper()
+	_, err := fmt.Fprintln(c.orders, order)
+	check(c.t, err)
+	return await(c.t, "an answer to "+order, c.lines)
 }
 
 // holder acquires and releases one lock as it is told, and says when it is lost.
-func holder(conn, lease string, orders *bufio.Scanner) {
+func holder(conn string, orders *bufio.Scanner) {
 	ctx := context.Background()
-	span, _ := time.ParseDuration(lease)
-	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: span})
+	lease, _ := time.ParseDuration(os.Getenv("HOLDFAST_PG_LEASE"))
+	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: lease})
 	if err != nil {
 		fmt.Println("error:", err)
 		return

@@ -2,37 +2,23 @@ package pg_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// TestPoolerIsRefused, of which nothing but the process gives it away.
 func TestPoolerIsRefused(t *testing.T) {
-	conn := database(t)
-	open(t, pg.Options{Conn: conn}) // makes the tables
-	p := newProxy(t, conn)
+	p := newProxy(t, server.Conn())
 	p.pretend(4711)
-	l := open(t, pg.Options{Conn: p.through(conn)})
-	c := raw(t, conn)
-	for range 3 {
-		for _, acquire := range []func(context.Context, lock.Key) (lock.Hold, error){l.Acquire, l.TryAcquire, l.AcquireShared} {
-			_, err := acquire(limited(t), key())
-			wantIs(t, err, pg.ErrPooler)
-			var locked *lock.ErrLocked
-			if errors.As(err, &locked) {
-				t.Errorf("%v passes for contention", err)
-			}
-			if n := advisory(t, c, true) + advisory(t, c, false); n != 0 {
-				t.Errorf("%d locks", n)
-			}
-		}
+	l, err := pg.Open(limited(t), pg.Options{Conn: p.through(server.Conn())})
+	if l != nil {
+		t.Fatal("opened")
 	}
-	wantIdle(t, l)
+	wantIs(t, err, pg.ErrPooler)
 }
 
 func TestConnectionClosed(t *testing.T) {
@@ -53,8 +39,10 @@ func TestConnectionClosed(t *testing.T) {
 
 // TestCancelInSilence: a network that swallows everything keeps nobody who wants to go.
 func TestCancelInSilence(t *testing.T) {
+	t.Parallel()
 	p, k := newProxy(t, server.Conn()), key()
 	l := open(t, pg.Options{Conn: p.through(server.Conn())})
+	l.SetSilence(3 * time.Second)
 	other := open(t, pg.Options{})
 	held := acquire(t, other, k)
 	ctx, cancel := context.WithCancel(limited(t))
@@ -77,10 +65,12 @@ func TestCancelInSilence(t *testing.T) {
 }
 
 func TestReleaseInSilence(t *testing.T) {
+	t.Parallel()
 	p, k := newProxy(t, server.Conn()), key()
 	r := &recorder{}
 	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: r})
-	l.SetUnlockPatience(50 * time.Millisecond)
+	l.SetSilence(600 * time.Millisecond)
+	l.SetReleasePatience(50 * time.Millisecond)
 	held := acquire(t, l, k)
 	p.swallow(true)
 	released := time.Now()
@@ -99,6 +89,7 @@ func TestReleaseInSilence(t *testing.T) {
 
 // TestLateCancel: a request to cancel never meets the next one who has the connection.
 func TestLateCancel(t *testing.T) {
+	t.Parallel()
 	l, k := open(t, pg.Options{}), key()
 	blocker := acquire(t, open(t, pg.Options{}), k)
 	ctx := limited(t)
@@ -107,40 +98,12 @@ func TestLateCancel(t *testing.T) {
 		_, err := l.Acquire(short, k)
 		cancel()
 		wantIs(t, err, context.DeadlineExceeded)
-		var slept string
-		// The pool has one connection, and gives it back at once.
-		check(t, l.Pool().QueryRow(ctx, "SELECT pg_sleep(0.001)::text").Scan(&slept))
-	}
-	if n := l.Pool().Stat().NewConnsCount(); n != 1 {
-		t.Errorf("%d connections were made, want one that goes on", n)
-	}
-	check(t, blocker.Release())
-	wantFree(t, l, k)
-}
-
-// TestCancelBeforeFirstUse: a connection that was not yet prepared for locks when the
-// context ended is as good as it was.
-func TestCancelBeforeFirstUse(t *testing.T) {
-	config, err := pgxpool.ParseConfig(server.Conn())
-	check(t, err)
-	ctx, cancel := context.WithCancel(limited(t))
-	defer cancel()
-	config.PrepareConn = func(given context.Context, _ *pgx.Conn) (bool, error) {
-		if given == ctx {
-			cancel()
+		if _, idle, _ := l.Stat(); idle > 0 {
+			l.Idle(ctx, func(c *pgx.Conn) { exec1(t, c, "SELECT pg_sleep(0.001)") })
 		}
-		return true, nil
 	}
-	pool, err := pgxpool.NewWithConfig(limited(t), config)
-	check(t, err)
-	t.Cleanup(pool.Close)
-	l, k := open(t, pg.Options{Pool: pool}), key()
-	_, err = l.Acquire(ctx, k)
-	wantIs(t, err, context.Canceled)
-	check(t, acquire(t, l, k).Release())
-	if n := pool.Stat().NewConnsCount(); n != 1 {
-		t.Errorf("%d connections were made, want one that goes on", n)
-	}
+	wantMade(t, l, 1)
+	check(t, blocker.Release())
 	wantFree(t, l, k)
 }
 
@@ -150,26 +113,16 @@ func TestEarlyCancel(t *testing.T) {
 	p, k := newProxy(t, server.Conn()), key()
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
-	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: observeFunc(func(e lock.Event) {
-		if e.Kind == lock.EventWaiting {
-			p.pause()
-			time.AfterFunc(10*time.Millisecond, cancel) // any time after the query is on its way
-		}
-	})})
+	l := open(t, pg.Options{Conn: p.through(server.Conn())})
+	check(t, acquire(t, l, k).Release())
 	held := acquire(t, open(t, pg.Options{}), k)
+	p.pause()
+	time.AfterFunc(10*time.Millisecond, cancel) // any time after the query is on its way
 	_, err := l.Acquire(ctx, k)
-	wantLocked(t, err, context.Canceled)
-	if n := l.Pool().Stat().NewConnsCount(); n != 1 {
-		t.Errorf("%d connections were made, want one that goes on", n)
-	}
+	wantIs(t, err, context.Canceled)
+	wantMade(t, l, 1)
 	check(t, acquire(t, l, key()).Release())
-	if n := l.Pool().Stat().NewConnsCount(); n != 1 {
-		t.Errorf("%d connections were made, want one that goes on", n)
-	}
+	wantMade(t, l, 1)
 	check(t, held.Release())
 	wantFree(t, l, k)
 }
-
-type observeFunc func(lock.Event)
-
-func (f observeFunc) Observe(e lock.Event) { f(e) }

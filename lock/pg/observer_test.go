@@ -48,7 +48,7 @@ func TestObserver(t *testing.T) {
 	l := open(t, pg.Options{Observer: r, Cmd: "observed"})
 	first := acquire(t, open(t, pg.Options{Cmd: "first"}), k)
 	came := begin(l, limited(t), k)
-	untilWaiting(t, l, k)
+	eventually(t, "the wait is told", func() bool { return r.count(lock.EventWaiting) == 1 })
 	check(t, first.Release())
 	held := await(t, "the lock", came).mustHave(t)
 	check(t, held.Release())

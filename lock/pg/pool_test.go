@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -73,37 +74,49 @@ func TestHundredGoroutinesOverTenConnections(t *testing.T) {
 				return nil
 			})
 			wantIdle(t, l)
-			if n := l.Pool().Stat().MaxConns(); n != 10 {
-				t.Errorf("a pool of %d", n)
+			if _, _, made := l.Stat(); made > 10 {
+				t.Errorf("%d connections were made", made)
 			}
 		})
 	}
 }
 
-// TestReserve: while all who came with no lock wait, one can try, a holder can have
-// another lock, and who tried and won does not keep holders from theirs.
+// TestReserve: while as many as may wait wait for as many locks, one can try, and who holds
+// can have another lock; and who waits for a hot lock keeps nobody from a free one.
 func TestReserve(t *testing.T) {
-	l, k := open(t, pg.Options{Conn: server.Conn() + tenConns}), key()
-	held := acquire(t, l, k)
+	l, hot := open(t, pg.Options{Conn: server.Conn() + tenConns}), key()
+	other := open(t, pg.Options{})
+	held := acquire(t, other, hot)
 	ctx, came := limited(t), make(chan error)
 	for range 50 {
-		go func() { came <- lock.Do(ctx, l, k, func(context.Context) error { return nil }) }()
+		go func() { came <- lock.Do(ctx, l, hot, func(context.Context) error { return nil }) }()
 	}
-	eventually(t, "all general connections wait", func() bool { return len(waiting(t, l, k)) == 5 })
-	_, err := l.TryAcquire(limited(t), k)
+	eventually(t, "all stand in line", func() bool { return l.QueuedHere(hot) == 50 })
+	if taken, _, _ := l.Stat(); taken > 1 {
+		t.Errorf("%d connections are taken, want one for each lock", taken)
+	}
+	free, err := lock.AcquireWithin(limited(t), l, key(), patience)
+	check(t, err)
+	check(t, free.Release())
+	var cold []lock.Hold
+	var others []<-chan outcome
+	for range 9 {
+		k := key()
+		cold = append(cold, acquire(t, other, k))
+		others = append(others, begin(l, ctx, k))
+	}
+	eventually(t, "some wait, and the rest for a place to do so", func() bool { return l.Taken()["asks"] == 8 && l.Taken()["asking"] == 8 })
+	mine := acquire(t, l, key()) // tries, where it could not wait
+	_, err = l.TryAcquire(mine.Context(limited(t)), hot)
 	wantLocked(t, err)
-	won := []lock.Hold{acquireNow(t, l, key()), acquireNow(t, l, key())}
-	short, cancel := context.WithTimeout(limited(t), 20*time.Millisecond)
-	defer cancel()
-	_, err = l.TryAcquire(short, key())
-	wantIs(t, err, lock.ErrTimeout, context.DeadlineExceeded) // no connection is left for tries
-	for _, h := range append(won, held) {
-		inner, err := l.Acquire(h.Context(limited(t)), key())
-		check(t, err)
-		check(t, inner.Release())
-	}
-	for _, h := range append(won, held) {
+	inner, err := l.Acquire(mine.Context(limited(t)), key())
+	check(t, err)
+	check(t, inner.Release())
+	for _, h := range append(cold, held, mine) {
 		check(t, h.Release())
+	}
+	for _, came := range others {
+		check(t, await(t, "the lock", came).mustHave(t).Release())
 	}
 	for range 50 {
 		check(t, await(t, "a turn", came))
@@ -112,8 +125,8 @@ func TestReserve(t *testing.T) {
 }
 
 func TestCancelWhileNoConnectionIsFree(t *testing.T) {
-	l, k := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=3"}), key()
-	held := acquire(t, l, k)
+	l := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=2"})
+	held, other := acquire(t, l, key()), acquire(t, l, key())
 	for _, ctx := range ended(t) {
 		_, err := l.Acquire(ctx, key())
 		wantIs(t, err, ctx.Err(), context.Cause(ctx))
@@ -124,6 +137,7 @@ func TestCancelWhileNoConnectionIsFree(t *testing.T) {
 	cancel(mine)
 	wantIs(t, await(t, "the end of the wait", came).err, context.Canceled, mine)
 	check(t, held.Release())
+	check(t, other.Release())
 	wantIdle(t, l)
 }
 
@@ -138,37 +152,59 @@ func ended(t testing.TB) []context.Context {
 }
 
 func TestSmallPools(t *testing.T) {
-	for _, n := range []int{1, 2} {
-		l, err := pg.Open(limited(t), pg.Options{Conn: fmt.Sprint(server.Conn(), " pool_max_conns=", n)})
-		if l != nil {
-			t.Fatalf("a pool of %d is accepted", n)
-		}
-		wantIs(t, err, lock.ErrInvalidName)
+	l, err := pg.Open(limited(t), pg.Options{Conn: fmt.Sprint(server.Conn(), " pool_max_conns=1")})
+	if l != nil {
+		t.Fatal("a pool of 1 is accepted")
 	}
-	// One holds, and has a second; another waits; a third tries.
-	l, k := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=3"}), key()
+	wantIs(t, err, lock.ErrInvalidName)
+	// One holds, and has a second; another waits.
+	l, k := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=2"}), key()
 	held := acquire(t, l, k)
 	came := begin(l, limited(t), k)
-	_, err := l.TryAcquire(limited(t), k)
-	wantLocked(t, err)
-	check(t, acquireNow(t, l, key()).Release())
+	untilWaiting(t, l, k) // and List has a connection
 	inner, err := l.Acquire(held.Context(limited(t)), key())
 	check(t, err)
 	check(t, inner.Release())
 	check(t, held.Release())
-	check(t, await(t, "the lock", came).mustHave(t).Release())
+	held2 := await(t, "the lock", came).mustHave(t)
+	_, err = l.TryAcquire(limited(t), k)
+	wantLocked(t, err)
+	check(t, held2.Release())
 	wantIdle(t, l)
 }
 
+// TestCallersPool: its configuration is used, and none of its connections.
 func TestCallersPool(t *testing.T) {
 	ctx := limited(t)
-	pool, err := pgxpool.New(ctx, server.Conn())
+	config, err := pgxpool.ParseConfig(server.Conn() + " pool_max_conns=4")
+	check(t, err)
+	before := 0
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		before++
+		c.RuntimeParams["application_name"] = "before"
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	check(t, err)
 	defer pool.Close()
 	l, err := pg.Open(ctx, pg.Options{Pool: pool})
 	check(t, err)
-	check(t, acquire(t, l, key()).Release())
+	held := acquire(t, l, key())
+	for e, err := range l.List(ctx) {
+		check(t, err)
+		if e.Info.PID == held.Info().PID && e.Info.Cmd != "before" {
+			t.Errorf("listed as %+v", e.Info)
+		}
+	}
+	// A pool of pgx's default size has four: all of them can hold.
+	holds := []lock.Hold{held, acquire(t, l, key()), acquire(t, l, key()), acquire(t, l, key())}
+	for _, h := range holds {
+		check(t, h.Release())
+	}
 	l.Close()
+	if n := pool.Stat().NewConnsCount(); n != 0 || before == 0 {
+		t.Errorf("%d connections of the pool were made, and its BeforeConnect was called %d times", n, before)
+	}
 	check(t, pool.Ping(ctx))
 }
 
@@ -176,11 +212,20 @@ func TestCallersPool(t *testing.T) {
 func TestClose(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	held := acquire(t, l, k)
+	waiter := begin(l, limited(t), k)
+	untilWaiting(t, l, k)
+	nested := begin(l, held.Context(limited(t)), acquire(t, open(t, pg.Options{}), key()).Key())
+	eventually(t, "it waits, too", func() bool { return l.Taken()["asking"] == 2 })
 	closed := make(chan struct{})
 	go func() {
 		l.Close()
 		close(closed)
 	}()
+	for _, came := range []<-chan outcome{waiter, nested} {
+		if o := await(t, "the end of the wait", came); o.err == nil {
+			t.Error("acquired what another has")
+		}
+	}
 	eventually(t, "the pool closes", func() bool {
 		h, err := l.TryAcquire(limited(t), key())
 		if err == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -17,9 +18,14 @@ import (
 type proxy struct {
 	dir, server string
 	listener    net.Listener
+	tcp         net.Listener // another way to it
 
 	mu    sync.Mutex    // guards what follows
 	hole  bool          // swallows what comes, both ways
+	lost  int           // of the connections, how many are swallowed whatever hole says
+	made  int           // how many there have been
+	gone  int           // how many bytes were swallowed
+	delay time.Duration // of each packet
 	gate  chan struct{} // if set, keeps what comes, but for requests to cancel, until it is closed
 	pid   uint32        // if set, what clients are told that their server process is
 	conns []net.Conn
@@ -34,9 +40,13 @@ func newProxy(t testing.TB, conn string) *proxy {
 	p := &proxy{dir: dir, server: filepath.Join(config.Host, ".s.PGSQL.5432")}
 	p.listener, err = net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	check(t, err)
-	go p.serve()
+	p.tcp, err = net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	go p.serve(p.tcp)
+	go p.serve(p.listener)
 	t.Cleanup(func() {
 		_ = p.listener.Close()
+		_ = p.tcp.Close()
 		p.cut()
 		_ = os.RemoveAll(dir)
 	})
@@ -46,6 +56,12 @@ func newProxy(t testing.TB, conn string) *proxy {
 // through is a connection string for what a connection string says, by way of p.
 func (p *proxy) through(conn string) string {
 	return strings.Replace(conn, "host="+filepath.Dir(p.server), "host="+p.dir, 1)
+}
+
+// throughTCP is through, by TCP.
+func (p *proxy) throughTCP(conn string) string {
+	host, port, _ := net.SplitHostPort(p.tcp.Addr().String())
+	return strings.Replace(conn, "host="+filepath.Dir(p.server)+" port=5432", "host="+host+" port="+port, 1)
 }
 
 // cut closes all connections.
@@ -65,6 +81,26 @@ func (p *proxy) swallow(on bool) {
 	p.hole = on
 }
 
+// slow delays all that comes, each way.
+func (p *proxy) slow(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = by
+}
+
+func (p *proxy) swallowed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
+// swallowOld is swallow for the connections that there are, and for good.
+func (p *proxy) swallowOld() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = p.made
+}
+
 func (p *proxy) pretend(pid uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,9 +118,9 @@ func isCancel(packet []byte) bool {
 	return len(packet) >= 8 && binary.BigEndian.Uint32(packet[4:]) == 80877102
 }
 
-func (p *proxy) serve() {
+func (p *proxy) serve(listener net.Listener) {
 	for {
-		client, err := p.listener.Accept()
+		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
@@ -95,23 +131,25 @@ func (p *proxy) serve() {
 		}
 		p.mu.Lock()
 		p.conns = append(p.conns, client, server)
-		pid := p.pid
+		p.made++
+		pid, n := p.pid, p.made
 		p.mu.Unlock()
-		go p.pump(server, client)
+		go p.pump(server, client, n)
 		go func() {
 			if pid != 0 {
 				disguise(client, server, pid)
 			}
-			p.pump(client, server)
+			p.pump(client, server, n)
 		}()
 	}
 }
 
-func (p *proxy) pump(to, from net.Conn) {
+func (p *proxy) pump(to, from net.Conn, which int) {
 	for buf := make([]byte, 4096); ; {
 		n, err := from.Read(buf)
 		p.mu.Lock()
-		hole, gate := p.hole, p.gate
+		delay := p.delay
+		hole, gate := p.hole || which <= p.lost, p.gate
 		if n == 0 && gate != nil {
 			close(gate)
 			p.gate = nil
@@ -121,10 +159,15 @@ func (p *proxy) pump(to, from net.Conn) {
 			<-gate
 		}
 		if hole { // the end of one side is not known to the other, either
-			_, _ = io.Copy(io.Discard, from)
+			for err == nil {
+				p.mu.Lock()
+				p.gone += n
+				p.mu.Unlock()
+				n, err = from.Read(buf)
+			}
 			return
 		}
-		if n > 0 {
+		if time.Sleep(delay); n > 0 {
 			_, _ = to.Write(buf[:n])
 		}
 		if err != nil {

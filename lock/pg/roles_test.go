@@ -1,7 +1,6 @@
 package pg_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // role makes one without any rights.
@@ -26,28 +23,41 @@ func role(t testing.TB, c *pgx.Conn) string {
 
 func as(conn, role string) string { return strings.Replace(conn, "user=holdfast", "user="+role, 1) }
 
+// mayLock gives a role the rights that Open asks for.
+func mayLock(t testing.TB, c *pgx.Conn, role string) {
+	t.Helper()
+	exec1(t, c, "GRANT USAGE ON SCHEMA holdfast TO "+role)
+	exec1(t, c, "GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.names TO "+role)
+	exec1(t, c, "GRANT SELECT, INSERT ON holdfast.spaces TO "+role)
+	exec1(t, c, "GRANT USAGE ON SEQUENCE holdfast.fence TO "+role)
+}
+
+// TestSchemaOfUnprivileged: Open says which statements help, and they do.
 func TestSchemaOfUnprivileged(t *testing.T) {
 	conn := database(t)
 	c := raw(t, conn)
 	role := role(t, c)
 	l, err := pg.Open(limited(t), pg.Options{Conn: as(conn, role)})
 	var pgErr *pgconn.PgError
-	if l != nil || !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), "Schema") {
+	if l != nil || !errors.Is(err, pg.ErrServer) || !errors.As(err, &pgErr) || pgErr.Code != "42501" || !strings.Contains(err.Error(), `pg.Schema("holdfast")`) {
 		t.Errorf("error is %v, want that it may not create, and what", err)
 	}
-	exec1(t, c, pg.Schema)
-	l = open(t, pg.Options{Conn: as(conn, role)}) // nothing is to be created
-	_, err = l.Acquire(limited(t), key())
-	if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
-		t.Errorf("error is %v, want that it may not read", err)
+	exec1(t, c, pg.Schema("holdfast"))
+	l, err = pg.Open(limited(t), pg.Options{Conn: as(conn, role)}) // nothing is to be created
+	if l != nil || !errors.Is(err, pg.ErrServer) {
+		t.Fatalf("error is %v, want that it may not use them", err)
 	}
-	if n := advisory(t, c, true); n != 0 {
-		t.Errorf("%d locks are left", n)
+	_, cure, found := strings.Cut(err.Error(), "let its owner run: ")
+	if !found {
+		t.Fatalf("error is %v, want one with the cure", err)
 	}
-	wantIdle(t, l)
-	exec1(t, c, "GRANT SELECT, INSERT ON holdfast_names, holdfast_spaces TO "+role)
-	exec1(t, c, "GRANT USAGE ON SEQUENCE holdfast_fence TO "+role)
+	exec1(t, c, cure)
+	l = open(t, pg.Options{Conn: as(conn, role)})
 	check(t, acquire(t, l, key()).Release())
+	check(t, l.Register(limited(t), "numbers", 1))
+	_, err = l.PurgeNames(limited(t), 48*time.Hour)
+	check(t, err)
+	wantIdle(t, l)
 }
 
 func TestOpenAtOnce(t *testing.T) {
@@ -78,8 +88,7 @@ func TestSettingsOfRole(t *testing.T) {
 	holder := open(t, pg.Options{Conn: conn})
 	c := raw(t, conn)
 	role := role(t, c)
-	exec1(t, c, "GRANT SELECT, INSERT ON holdfast_names, holdfast_spaces TO "+role)
-	exec1(t, c, "GRANT USAGE ON SEQUENCE holdfast_fence TO "+role)
+	mayLock(t, c, role)
 	for _, setting := range []string{"lock_timeout = '1ms'", "statement_timeout = '40ms'", "idle_session_timeout = '60ms'",
 		"idle_in_transaction_session_timeout = '1ms'", "default_transaction_read_only = on",
 		"default_transaction_isolation = 'serializable'", "synchronous_commit = off"} {
@@ -103,69 +112,10 @@ func TestSettingsOfRole(t *testing.T) {
 		}
 	}
 	check(t, got.Release())
-	var sync string
-	check(t, l.Pool().QueryRow(limited(t), "SHOW synchronous_commit").Scan(&sync))
-	if sync != "on" {
-		t.Errorf("synchronous_commit is %s: a fence may be given out again after a crash", sync)
-	}
-	wantIdle(t, l)
-}
-
-// TestDeadlock: the server finds it where one of its sessions has a lock and waits for
-// another; those of a Locker have one each, so here a pool's own has one from the start.
-func TestDeadlock(t *testing.T) {
-	conn := database(t)
-	k := key()
-	c := raw(t, conn)
-	pool, err := pgxpool.New(limited(t), conn)
-	check(t, err)
-	defer pool.Close()
-	l := open(t, pg.Options{Pool: pool})
-	exec1(t, pool, "SELECT pg_advisory_lock(42)") // it has one connection so far
-	exec1(t, c, "SELECT pg_advisory_lock($1)", pg.Hash(k))
-	exec1(t, c, "SET deadlock_timeout = '1min'") // so that the other session finds out
-	waits := make(chan error, 1)
-	go func() {
-		_, err := c.Exec(context.Background(), "SELECT pg_advisory_lock(42)")
-		waits <- err
-	}()
-	look := raw(t, conn)
-	eventually(t, "somebody waits", func() bool { return advisory(t, look, false) == 1 })
-	o := await(t, "the end of the wait", begin(l, limited(t), k))
-	if o.err == nil {
-		t.Fatal("acquired what another has")
-	}
-	wantIs(t, o.err, pg.ErrDeadlock)
-	var locked *lock.ErrLocked
-	if errors.As(o.err, &locked) {
-		t.Errorf("%v passes for contention", o.err)
-	}
-	wantIdle(t, l)
-	exec1(t, pool, "SELECT pg_advisory_unlock(42)")
-	check(t, await(t, "the other's lock", waits))
-	exec1(t, c, "SELECT pg_advisory_unlock_all()")
-	for _, e := range listed(t, l) {
-		if e.Key == k {
-			t.Errorf("left behind: %+v", e)
+	l.Idle(limited(t), func(c *pgx.Conn) {
+		if sync := value[string](t, c, "SHOW synchronous_commit"); sync != "on" {
+			t.Errorf("synchronous_commit is %s: a fence may be given out again after a crash", sync)
 		}
-	}
-	check(t, lock.Do(limited(t), l, k, func(context.Context) error { return nil }))
-}
-
-// TestDeadlockOfNestedHolds is one that the server can't see: the deadlines end it, and
-// nothing stays.
-func TestDeadlockOfNestedHolds(t *testing.T) {
-	l, a, b := open(t, pg.Options{}), key(), key()
-	one, other := acquire(t, l, a), acquire(t, l, b)
-	ctx, cancel := context.WithTimeout(limited(t), 200*time.Millisecond) // four times deadlock_timeout
-	defer cancel()
-	came := []<-chan outcome{begin(l, one.Context(ctx), b), begin(l, other.Context(ctx), a)}
-	for _, c := range came {
-		wantLocked(t, await(t, "the end of the wait", c).err, lock.ErrTimeout)
-	}
-	check(t, one.Release())
-	check(t, other.Release())
+	})
 	wantIdle(t, l)
-	wantFree(t, l, a)
-	wantFree(t, l, b)
 }

@@ -2,36 +2,67 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Schema is what Open makes in the database where it is missing; for those who do
-// not let it.
-const Schema = `
-CREATE TABLE IF NOT EXISTS holdfast_names (key bigint PRIMARY KEY, space text NOT NULL, name text NOT NULL);
-CREATE TABLE IF NOT EXISTS holdfast_spaces (id integer PRIMARY KEY, name text NOT NULL UNIQUE);
-CREATE SEQUENCE IF NOT EXISTS holdfast_fence;
-`
+const defaultSchema = "holdfast"
 
-// makeSchema needs no right to create anything where all is there. Several who come
-// first at once would be in each other's way, IF NOT EXISTS or not.
-func (l *Locker) makeSchema(ctx context.Context) error {
-	var there bool
-	err := l.pool.QueryRow(ctx, `SELECT to_regclass('holdfast_names') IS NOT NULL
-		AND to_regclass('holdfast_spaces') IS NOT NULL AND to_regclass('holdfast_fence') IS NOT NULL`).Scan(&there)
-	if err != nil || there {
-		return err
-	}
-	_, err = l.pool.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock("+schemaLock+");"+Schema+"COMMIT")
-	if err != nil {
-		return fmt.Errorf("make the tables that are missing (see Schema): %w", err)
-	}
-	return nil
+// Schema is what Open makes in the database where it is missing, for those who do not let
+// it: the statements for a schema of that name.
+func Schema(name string) string {
+	s := quote(name)
+	return strings.ReplaceAll(`CREATE SCHEMA IF NOT EXISTS $;
+CREATE TABLE IF NOT EXISTS $.names (key bigint PRIMARY KEY, space text NOT NULL, name text NOT NULL, used timestamptz NOT NULL DEFAULT now());
+CREATE TABLE IF NOT EXISTS $.spaces (name text PRIMARY KEY, id integer UNIQUE);
+CREATE SEQUENCE IF NOT EXISTS $.fence;
+`, "$", s)
 }
+
+// rights are what a role needs of them.
+func rights(schema, role string) string {
+	return strings.ReplaceAll(fmt.Sprintf(`GRANT USAGE ON SCHEMA $ TO %[1]s; `+
+		`GRANT SELECT, INSERT, UPDATE, DELETE ON $.names TO %[1]s; `+
+		`GRANT SELECT, INSERT ON $.spaces TO %[1]s; GRANT USAGE ON SEQUENCE $.fence TO %[1]s`, quote(role)), "$", quote(schema))
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 // schemaLock is any number.
 const schemaLock = "4774451407313060418"
 
-// setsPoolSize reports whether a connection string says how large the pool is to be.
-func setsPoolSize(conn string) bool { return strings.Contains(conn, "pool_max_conns") }
+// makeSchema needs no right to create anything where all is there. Several who come
+// first at once would be in each other's way, IF NOT EXISTS or not.
+func makeSchema(ctx context.Context, conn *pgx.Conn, schema, role string) error {
+	// By the catalogue, as who may not use a schema can't ask for what is in it by name.
+	var there int
+	err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
+		WHERE nspname = $1 AND (relname, relkind) IN (('names', 'r'), ('spaces', 'r'), ('fence', 'S'))`, schema).Scan(&there)
+	if err != nil {
+		return err
+	}
+	if there < 3 {
+		_, err = conn.Exec(ctx, "BEGIN; SELECT pg_catalog.pg_advisory_xact_lock("+schemaLock+"); "+Schema(schema)+"COMMIT")
+		var pgErr *pgconn.PgError
+		if errors.As(err, &pgErr) && pgErr.Code == "42501" {
+			return fmt.Errorf("%w: role %s may not make schema %s; let somebody who may run the statements of pg.Schema(%q), and then: %s (%w)",
+				ErrServer, role, quote(schema), schema, rights(schema, role), err)
+		} else if err != nil {
+			return fmt.Errorf("make schema %s: %w", quote(schema), err)
+		}
+	}
+	s := quote(schema)
+	var may bool
+	err = conn.QueryRow(ctx, `SELECT CASE WHEN has_schema_privilege($1, 'USAGE') THEN
+		has_table_privilege($2, 'SELECT') AND has_table_privilege($2, 'INSERT') AND has_table_privilege($2, 'UPDATE')
+		AND has_table_privilege($2, 'DELETE') AND has_table_privilege($3, 'SELECT') AND has_table_privilege($3, 'INSERT')
+		AND has_sequence_privilege($4, 'USAGE') ELSE false END`, schema, s+".names", s+".spaces", s+".fence").Scan(&may)
+	if err == nil && !may {
+		err = fmt.Errorf("%w: role %s may not use schema %s; let its owner run: %s", ErrServer, role, s, rights(schema, role))
+	}
+	return err
+}

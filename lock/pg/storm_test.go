@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
 )
 
 // TestPhantomStorm has clients give up while others release, again and again, so that
 // some are granted what they no longer want. HOLDFAST_PG_STORM is for how long.
 func TestPhantomStorm(t *testing.T) {
+	t.Parallel()
 	took := stormTakes()
 	for name, ending := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"timeouts": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -89,4 +91,102 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context) (conte
 	}
 	wantFree(t, lockers[0], k)
 	check(t, acquireNow(t, lockers[0], k).Release())
+}
+
+// TestNestedStorm has many nest locks in any order, in three processes' worth of Lockers,
+// give up at any time, and lose their sessions, while others are killed. Nobody is ever
+// two, deadlocks are found, and nothing stays.
+func TestNestedStorm(t *testing.T) {
+	t.Parallel()
+	const clients, lockers = 80, 3
+	conn := database(t)
+	var keys []lock.Key
+	var inside [6]atomic.Int64
+	for range inside {
+		keys = append(keys, key())
+	}
+	var all []*pg.Locker
+	for range lockers {
+		all = append(all, open(t, pg.Options{Conn: conn + tenConns}))
+	}
+	bounded := limited(t)
+	end := time.Now().Add(stormTakes())
+	var had, gaveUp, deadlocks, lost atomic.Int64
+	var nest func(ctx context.Context, l *pg.Locker, depth int) error
+	nest = func(ctx context.Context, l *pg.Locker, depth int) error {
+		n := rand.N(len(keys))
+		h, err := l.Acquire(ctx, keys[n])
+		if err != nil {
+			return err
+		}
+		had.Add(1)
+		if c := inside[n].Add(1); c != 1 {
+			t.Errorf("%d have %v", c, keys[n])
+		}
+		if depth > 0 {
+			err = nest(h.Context(ctx), l, depth-1)
+		} else {
+			time.Sleep(rand.N(2 * time.Millisecond)) // work
+		}
+		inside[n].Add(-1)
+		if depth == 2 && rand.N(10) == 0 { // the outermost, which takes nobody else's with it
+			sessions, herr := l.Holders(bounded, keys[n])
+			if herr == nil && len(sessions) == 1 && sessions[0].PID == h.Info().PID && l.EndSession(bounded, sessions[0]) == nil {
+				lost.Add(1)
+			}
+		}
+		if rerr := h.Release(); rerr != nil && !errors.Is(rerr, lock.ErrLost) {
+			t.Error(rerr)
+		}
+		return err
+	}
+	var group sync.WaitGroup
+	for n := range clients {
+		group.Go(func() {
+			for time.Now().Before(end) || had.Load() == 0 && bounded.Err() == nil { // on a slow machine, longer
+				limit := rand.N(60 * time.Millisecond)
+				if rand.N(10) == 0 {
+					limit *= 20
+				}
+				ctx, cancel := context.WithTimeout(bounded, limit)
+				if n%2 == 0 {
+					cancel()
+					ctx, cancel = context.WithCancel(bounded)
+					time.AfterFunc(limit, cancel)
+				}
+				err := nest(ctx, all[n%lockers], rand.N(3))
+				cancel()
+				switch {
+				case err == nil:
+				case errors.Is(err, pg.ErrDeadlock):
+					deadlocks.Add(1)
+				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, lock.ErrReentrant), errors.Is(err, lock.ErrLost):
+					gaveUp.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Go(func() {
+		for time.Now().Before(end) {
+			c := start(t, conn, 0)
+			_, _ = c.orders.WriteString("acquire " + keys[rand.N(len(keys))].Name + "\n")
+			time.Sleep(rand.N(100 * time.Millisecond)) // any moment will do
+			_ = c.cmd.Process.Kill()
+		}
+	})
+	group.Wait()
+	t.Logf("%d had, %d gave up, %d deadlocks, %d sessions were ended", had.Load(), gaveUp.Load(), deadlocks.Load(), lost.Load())
+	if had.Load() == 0 || gaveUp.Load() == 0 {
+		t.Error("this test shows nothing")
+	}
+	for _, l := range all {
+		wantIdle(t, l)
+	}
+	for _, k := range keys {
+		h, err := all[0].Acquire(limited(t), k)
+		check(t, err)
+		check(t, h.Release())
+	}
 }

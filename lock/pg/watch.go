@@ -3,100 +3,143 @@ package pg
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
+	"net"
 	"time"
 )
 
-// startWatch begins to watch the connection, unless the hold is over.
-func (h *Hold) startWatch() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
+// watchAfter is how long a session goes unwatched after its last use: most holds are
+// over sooner.
+const watchAfter = 50 * time.Millisecond
+
+// arm has a watcher started later. The caller has locked s.
+func (s *session) arm(after time.Duration) {
+	if !s.armed {
+		s.armed = true
+		time.AfterFunc(after, s.startWatch)
+	}
+}
+
+// startWatch begins to watch the connection, unless somebody uses it, or has until just
+// now, or nobody holds.
+func (s *session) startWatch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	if s.taken || len(s.holds) == 0 || s.lost != nil || s.watching != nil {
 		return
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	h.stop, h.watching = stop, make(chan struct{})
+	if quiet := time.Since(s.freed); quiet < watchAfter {
+		s.arm(watchAfter - quiet)
+		return
+	}
+	watching := make(chan struct{})
+	s.watching, s.stopping = watching, false
 	go func() {
-		defer close(h.watching)
-		if err := h.watch(ctx); ctx.Err() == nil {
-			h.lose(err)
+		defer close(watching)
+		if err := s.watch(); err != nil {
+			s.lose(err)
 		}
 	}()
 }
 
-// stopWatch gives the connection back to the caller, who has h.mu.
-func (h *Hold) stopWatch() {
-	h.starting.Stop()
-	if h.stop != nil {
-		h.stop()
-		<-h.watching
+// stopWatch gives the connection to the caller, who has the turn. While the watcher waits
+// for an answer of the server's, so does the caller, and gives the turn back if ctx ends
+// before.
+func (s *session) stopWatch(ctx context.Context) error {
+	s.mu.Lock()
+	watching := s.watching
+	if watching != nil {
+		s.stopping = true
+		if s.reading {
+			_ = s.socket().SetReadDeadline(time.Unix(1, 0))
+		}
 	}
+	s.mu.Unlock()
+	if watching == nil {
+		return nil
+	}
+	select {
+	case <-watching:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watching == nil { // it has just ended
+		return nil
+	}
+	s.stopping, s.taken = false, false
+	s.change()
+	return ctx.Err()
 }
 
-// watch returns when ctx is done, or with the reason when the lock is lost: the
-// server says nothing to a session that asks nothing, until it ends it.
-func (h *Hold) watch(ctx context.Context) error {
-	lease := h.attempt.locker.options.Lease
-	for {
-		wait, cancel := ctx, context.CancelFunc(func() {})
-		if lease > 0 {
-			wait, cancel = context.WithTimeout(ctx, lease/3)
-		}
-		_, err := h.attempt.conn.Conn().WaitForNotification(wait)
-		quiet := wait.Err() != nil
-		cancel()
+func (s *session) socket() net.Conn { return s.conn.PgConn().Conn() }
+
+// readUntil has a read end then, or, with no time, lets the watcher ask. It returns false if
+// the watcher is to end.
+func (s *session) readUntil(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = !t.IsZero() && !s.stopping
+	if s.stopping {
+		s.watching, t = nil, time.Time{}
+	}
+	_ = s.socket().SetReadDeadline(t)
+	return !s.stopping
+}
+
+// watch returns nil when it was stopped, or the reason when the session is lost. The server
+// says nothing to a session that asks nothing, until it ends it; a network that is cut
+// says nothing at all. So it is asked three times in each period.
+func (s *session) watch() error {
+	for s.readUntil(time.Now().Add(s.locker.period()/3 - since(s.heard))) {
+		err := s.conn.PgConn().WaitForNotification(context.Background())
+		var timeout net.Error
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
 		case err == nil: // somebody has sent one, to whom it may concern
-		case !quiet || h.attempt.conn.Conn().IsClosed():
+		case s.conn.IsClosed() || !errors.As(err, &timeout) || !timeout.Timeout():
 			return err
+		case !s.readUntil(time.Time{}): // time to ask, or to end
+			return nil
 		default:
-			if err := h.renew(ctx, lease); err != nil {
+			if err := s.beat(); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
-// trusted is how much of a lease the holder counts on.
-func trusted(lease time.Duration) time.Duration { return lease - lease/10 }
-
-var errNotHeard = errors.New("the server has not been heard of within the lease")
-
-// renew tells the server that we live.
-func (h *Hold) renew(ctx context.Context, lease time.Duration) error {
-	begun := time.Now()
-	// By either clock: one that stands still while the machine sleeps says nothing.
-	elapsed := max(begun.Sub(h.beat), begun.Round(0).Sub(h.beat.Round(0)))
-	if elapsed >= trusted(lease) {
-		return errNotHeard
+// beat asks the server whether it is there, and tells it that we are. With a lease, the
+// answer must come before nine tenths of it are over since the last sign of life, as
+// the server counts from that, too. Without one, who was stopped for long has lost
+// nothing yet.
+func (s *session) beat() error {
+	sent := time.Now()
+	left := s.trusted() - since(s.heard)
+	switch {
+	case s.locker.options.Lease == 0:
+		left = max(left, s.locker.period()/3)
+	case left <= 0:
+		return errSilent
 	}
-	// At the end of the lease nobody is asked any more, as that takes time.
-	socket := h.attempt.conn.Conn().PgConn().Conn()
-	limit := time.AfterFunc(trusted(lease)-elapsed, func() { _ = socket.Close() })
-	var one int
-	err := h.attempt.query(ctx, "SELECT 1", nil, &one)
+	limit := time.AfterFunc(left, func() { closeSocket(s.conn) })
+	_, err := s.conn.Exec(context.Background(), "SELECT "+s.sinceNote())
 	switch {
 	case !limit.Stop():
-		return errNotHeard
+		return errSilent
 	case err != nil:
 		return err
 	}
-	h.beat = begun
+	s.heard = sent
 	return nil
 }
 
-// beginLease has the server end this session when it hears nothing of it for so
-// long. The answer that counts is asked for after the lock was granted.
-func (h *Hold) beginLease(ctx context.Context) error {
-	h.beat = time.Now()
-	var set string
-	err := h.attempt.query(ctx, "SELECT set_config('idle_session_timeout', $1, false)",
-		[]any{strconv.FormatInt(h.attempt.locker.options.Lease.Milliseconds(), 10)}, &set)
-	if err != nil {
-		return fmt.Errorf("lease: %w", err)
-	}
-	return nil
+// trusted is how long after a sign of life a lock is counted on.
+func (s *session) trusted() time.Duration { return s.locker.period() / 10 * 9 }
+
+// since is by either clock: one that stands still while the machine sleeps says nothing.
+func since(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
 }

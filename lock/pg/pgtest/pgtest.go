@@ -33,6 +33,11 @@ func Start(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return StartAt(bin, settings...)
+}
+
+// StartAt is Start for the server whose programs are in a folder.
+func StartAt(bin string, settings ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "pg") // short: the socket's path may have 107 bytes
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func (s *Server) make(settings []string) error {
 		return err
 	}
 	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "holdfast", "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
-	initdb.SysProcAttr, initdb.Dir = unprivileged(), s.dir
+	initdb.SysProcAttr, initdb.Dir = Unprivileged(), s.dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
@@ -81,7 +86,16 @@ func (s *Server) make(settings []string) error {
 		"max_connections=200", "shared_buffers=32MB", "fsync=on",
 	}, settings...)
 	_, err = config.WriteString("\n" + strings.Join(lines, "\n") + "\n")
-	return errors.Join(err, config.Close())
+	if err := errors.Join(err, config.Close()); err != nil {
+		return err
+	}
+	// Who can reach it is a test: it listens where the settings say, or nowhere.
+	hosts, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = hosts.WriteString("\nhost all all all trust\n")
+	return errors.Join(err, hosts.Close())
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -109,7 +123,7 @@ func (s *Server) run(deadline time.Time) error {
 	}
 	defer log.Close()
 	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data())
-	s.cmd.SysProcAttr, s.cmd.Dir = dying(unprivileged()), s.dir
+	s.cmd.SysProcAttr, s.cmd.Dir = dying(Unprivileged()), s.dir
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		return err
@@ -121,7 +135,7 @@ func (s *Server) run(deadline time.Time) error {
 		// says "ready" once connections are accepted.
 		state, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 		if err == nil && bytes.HasPrefix(state, fmt.Appendf(nil, "%d\n", s.cmd.Process.Pid)) &&
-			bytes.HasSuffix(bytes.TrimSpace(state), []byte("ready")) {
+			(bytes.HasSuffix(bytes.TrimSpace(state), []byte("ready")) || bytes.HasSuffix(bytes.TrimSpace(state), []byte("standby"))) {
 			return nil
 		}
 		select {
@@ -134,6 +148,15 @@ func (s *Server) run(deadline time.Time) error {
 			return errors.Join(errors.New("the server did not become ready"), s.Kill())
 		}
 	}
+}
+
+// Standby makes the server a standby, with no primary, at its next start.
+func (s *Server) Standby() error {
+	f, err := os.OpenFile(filepath.Join(s.data(), "standby.signal"), os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Conn is a connection string for the server.

@@ -4,6 +4,7 @@ package pgtest
 
 import "syscall"
 
-func unprivileged() *syscall.SysProcAttr { return nil }
+// Unprivileged is nothing here.
+func Unprivileged() *syscall.SysProcAttr { return nil }
 
 func giveAway(string) error { return nil }

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// unprivileged: the server refuses to run as root. Who is not root runs it as
+// Unprivileged: the server refuses to run as root. Who is not root runs it as
 // themselves.
-func unprivileged() *syscall.SysProcAttr {
+func Unprivileged() *syscall.SysProcAttr {
 	if os.Getuid() != 0 {
 		return nil
 	}

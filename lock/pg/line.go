@@ -1,0 +1,164 @@
+package pg
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// lines are the queues in this process, one for each lock: only who is first in it asks
+// the server, and waits there, however many want the lock. Who asks on the session of an
+// outer hold takes no place: they need no further connection, and must not stand behind
+// who waits for one.
+type lines struct {
+	mu sync.Mutex // guards all of it
+	of map[number]*line
+}
+
+type line struct {
+	queue list.List // of *place
+	holds []*Hold   // of this Locker
+	// ghosts are sessions that had the lock, and may still have it on the server.
+	ghosts int
+	gone   chan struct{} // closed when there is none left
+	asking *session      // of who is first, while they ask
+}
+
+// place is one in a line.
+type place struct {
+	lines  *lines
+	number number
+	first  chan struct{} // closed when nobody is before it
+	at     *list.Element
+}
+
+// get returns the line of a lock, made if it is missing. The caller has ls.mu.
+func (ls *lines) get(n number) *line {
+	if ls.of == nil {
+		ls.of = map[number]*line{}
+	}
+	l := ls.of[n]
+	if l == nil {
+		l = &line{}
+		ls.of[n] = l
+	}
+	return l
+}
+
+// tidy forgets a line that nobody needs. The caller has ls.mu.
+func (ls *lines) tidy(n number, l *line) {
+	if l.queue.Len() == 0 && len(l.holds) == 0 && l.ghosts == 0 {
+		delete(ls.of, n)
+	}
+}
+
+// enter takes the last place.
+func (ls *lines) enter(n number) *place {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.get(n)
+	p := &place{lines: ls, number: n, first: make(chan struct{})}
+	p.at = l.queue.PushBack(p)
+	if l.queue.Len() == 1 {
+		close(p.first)
+	}
+	return p
+}
+
+// leave gives up the place, and the next one is first if this was.
+func (p *place) leave() {
+	ls := p.lines
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if p.at == nil {
+		return
+	}
+	l := ls.of[p.number]
+	wasFirst := l.queue.Front() == p.at
+	l.queue.Remove(p.at)
+	p.at = nil
+	if next := l.queue.Front(); wasFirst {
+		l.asking = nil
+		if next != nil {
+			close(next.Value.(*place).first)
+		}
+	}
+	ls.tidy(p.number, l)
+}
+
+// asks notes with which session who is first asks.
+func (p *place) asks(s *session) {
+	p.lines.mu.Lock()
+	defer p.lines.mu.Unlock()
+	p.lines.of[p.number].asking = s
+}
+
+// held notes a hold, and its end.
+func (ls *lines) held(h *Hold, begins bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.get(h.number)
+	if begins {
+		l.holds = append(l.holds, h)
+		return
+	}
+	for i := range l.holds {
+		if l.holds[i] == h {
+			l.holds = append(l.holds[:i], l.holds[i+1:]...)
+			break
+		}
+	}
+	ls.tidy(h.number, l)
+}
+
+// inTheWay tells what this process knows of a lock: a hold of its own, or with which
+// session it asks for it.
+func (ls *lines) inTheWay(n number) (h *Hold, asking *session) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.of[n]; l != nil {
+		if len(l.holds) > 0 {
+			h = l.holds[0]
+		}
+		return h, l.asking
+	}
+	return nil, nil
+}
+
+// ghostPatience bounds how long the end of a lost session is waited for.
+const ghostPatience = 2 * time.Second
+
+// ghost notes that a session with these locks was lost, until the function that it
+// returns is called.
+func (ls *lines) ghost(numbers []number) (gone func()) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, n := range numbers {
+		l := ls.get(n)
+		if l.ghosts == 0 {
+			l.gone = make(chan struct{})
+		}
+		l.ghosts++
+	}
+	return func() {
+		ls.mu.Lock()
+		defer ls.mu.Unlock()
+		for _, n := range numbers {
+			l := ls.get(n)
+			if l.ghosts--; l.ghosts == 0 {
+				close(l.gone)
+				ls.tidy(n, l)
+			}
+		}
+	}
+}
+
+// haunted returns what to wait for before a lock is asked for; nil if there is nothing.
+func (ls *lines) haunted(n number) <-chan struct{} {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.of[n]; l != nil && l.ghosts > 0 {
+		return l.gone
+	}
+	return nil
+}

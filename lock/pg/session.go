@@ -1,0 +1,239 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// session is one connection to the server, with the locks that it has there: that of
+// whoever came without one, and those that were acquired under it.
+type session struct {
+	locker  *Locker
+	conn    *pgx.Conn
+	pid     uint32
+	started time.Time // by the server, so that none is ended that has its pid later
+	reused  bool      // has lain in the pool
+
+	// heard is when the last question was sent that was answered. It belongs to who has the
+	// turn, and else to the watcher.
+	heard time.Time
+
+	mu       sync.Mutex    // guards what follows
+	freed    time.Time     // when the turn was given back last
+	armed    bool          // a watcher is about to be started
+	watching chan struct{} // closed when the watcher has ended; nil if there is none
+	stopping bool          // it is to end
+	reading  bool          // it does not wait for an answer
+	// taken says that somebody has the turn: the right to use the connection.
+	taken bool
+	// wanted is how many wait in take, before whom nobody joins.
+	wanted int
+	// breakOff ends the wait for a lock of who has the turn; nil if they don't wait.
+	breakOff context.CancelCauseFunc
+	changed  chan struct{} // closed when one of these changes; nil if nobody waits for that
+	holds    map[*Hold]struct{}
+	users    int   // acquisitions that are at work on it
+	silent   bool  // the keeper has closed the connection
+	lost     error // why it can't be used any more
+}
+
+func (s *session) isSilent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.silent
+}
+
+func (s *session) whyLost() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// change tells those who wait for something of s, which the caller has locked.
+func (s *session) change() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// toChange is what they wait for. The caller has locked s.
+func (s *session) toChange() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// join is for an acquisition under one of the session's holds. It gives the turn, or
+// says what to wait for, and whether the acquisition may as well go elsewhere: because
+// the session waits for another lock, or has this one (the server would grant it
+// twice). It returns nothing to wait for if the hold is over.
+func (s *session) join(ctx context.Context, outer *Hold, n number) (joined bool, changed <-chan struct{}, elsewhere bool) {
+	s.mu.Lock()
+	_, there := s.holds[outer]
+	if !there || s.lost != nil {
+		s.mu.Unlock()
+		return false, nil, true
+	}
+	conflict := false
+	for h := range s.holds {
+		conflict = conflict || h.number == n
+	}
+	if s.taken || s.wanted > 0 || conflict {
+		defer s.mu.Unlock()
+		return false, s.toChange(), conflict || s.breakOff != nil
+	}
+	s.taken = true
+	s.users++
+	s.mu.Unlock()
+	if s.stopWatch(ctx) != nil {
+		s.leave(1)
+		return false, nil, false // ctx has ended
+	}
+	return true, nil, false
+}
+
+// take waits for the turn, and ends the wait of who has it and waits for a lock. The
+// error is ctx's, or why the session is lost.
+func (s *session) take(ctx context.Context) error {
+	s.want(1)
+	defer s.want(-1)
+	for {
+		s.mu.Lock()
+		if s.lost != nil {
+			defer s.mu.Unlock()
+			return s.lost
+		}
+		if !s.taken {
+			s.taken = true
+			s.mu.Unlock()
+			return s.stopWatch(ctx)
+		}
+		if s.breakOff != nil {
+			s.breakOff(errBrokenOff)
+		}
+		changed := s.toChange()
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *session) want(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted += n
+	s.change()
+}
+
+// give gives the turn back.
+func (s *session) give() {
+	s.mu.Lock()
+	s.taken = false
+	s.change()
+	if len(s.holds) > 0 && s.lost == nil {
+		s.freed = time.Now()
+		s.arm(watchAfter)
+	}
+	s.mu.Unlock()
+}
+
+// waits says that who has the turn begins to wait for a lock, or, with nil, that they
+// don't any more.
+func (s *session) waits(breakOff context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.breakOff = breakOff
+	s.change()
+}
+
+// add makes h a hold of s.
+func (s *session) add(h *Hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds[h] = struct{}{}
+}
+
+// remove is what add undoes. It returns false if the hold was lost.
+func (s *session) remove(h *Hold) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, there := s.holds[h]
+	delete(s.holds, h)
+	s.change()
+	return there
+}
+
+// leave is for an acquisition that ends, and a release: the last one out gives the
+// session back.
+func (s *session) leave(users int) {
+	s.mu.Lock()
+	s.users -= users
+	over := s.users == 0 && len(s.holds) == 0 && !s.taken
+	if over {
+		s.users = -1 // so that this is done once
+	}
+	lost := s.lost
+	s.mu.Unlock()
+	if over {
+		s.locker.pool.put(s, lost == nil)
+	}
+}
+
+// lose ends the session, for this reason, and makes it known to all who hold a lock of
+// it. Its end on the server is seen to before this Locker asks for one of these locks
+// again.
+func (s *session) lose(why error, asked ...number) {
+	s.mu.Lock()
+	if s.lost != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.lost = why
+	var holds []*Hold
+	for h := range s.holds {
+		holds = append(holds, h)
+		asked = append(asked, h.number)
+	}
+	clear(s.holds)
+	s.change()
+	s.mu.Unlock()
+
+	l := s.locker
+	ended := l.lines.ghost(asked)
+	closeSocket(s.conn)
+	for _, h := range holds {
+		h.lose(why)
+	}
+	go func() {
+		defer ended()
+		l.keeper.end(s.pid, s.started)
+	}()
+	s.leave(0)
+}
+
+// closeSocket ends a connection without a word, which might not go out.
+func closeSocket(conn *pgx.Conn) { _ = conn.PgConn().Conn().Close() }
+
+// unlock gives a lock back, and reports whether the session had it. When ctx ends
+// before there is an answer the connection is closed, which frees the lock, too.
+func (s *session) unlock(ctx context.Context, n number, m mode) (had bool, err error) {
+	stop := context.AfterFunc(ctx, func() { closeSocket(s.conn) })
+	sent := time.Now()
+	err = s.conn.QueryRow(context.Background(), "SELECT "+m.free+n.params(), n.args()...).Scan(&had)
+	if !stop() && err != nil {
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err == nil {
+		s.heard = sent
+	}
+	return had, err
+}
