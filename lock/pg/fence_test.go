@@ -42,15 +42,13 @@ func TestFence(t *testing.T) {
 		terminate(t, s.Conn(), held)
 		wantIs(t, held.Release(), lock.ErrLost)
 		c := start(t, s.Conn(), 0)
-		if a := c.do("acquire " + k.Name); a != "held" {
-			t.Fatal(a)
-		}
+		c.Do("acquire "+k.Name, "held")
 		var fence int64
-		a := c.do("fence")
+		a := c.Say("fence")
 		_, err := fmt.Sscan(strings.Fields(a)[0], &fence)
 		check(t, err)
 		above(who+", in another process", fence)
-		if a := c.do("release"); a != "released: <nil>" {
+		if a := c.Say("release"); a != "released: <nil>" {
 			t.Fatal(a)
 		}
 	}

@@ -17,13 +17,11 @@ func TestHolderKilled(t *testing.T) {
 	for range 5 {
 		k := key()
 		c := start(t, server.Conn(), 0)
-		if a := c.do("acquire " + k.Name); a != "held" {
-			t.Fatal(a)
-		}
+		c.Do("acquire "+k.Name, "held")
 		came := begin(l, limited(t), k)
 		untilWaiting(t, l, k)
 		killed := time.Now()
-		check(t, c.cmd.Process.Kill())
+		check(t, c.Cmd.Process.Kill())
 		held := await(t, "the lock", came).mustHave(t)
 		t.Logf("had the lock %v after SIGKILL for its holder", time.Since(killed))
 		check(t, held.Release())

@@ -13,11 +13,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/locktest"
 	"github.com/holdfast-go/holdfast/lock/pg"
@@ -26,21 +26,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// roleVar tells the test binary to play a part in another process, and connVar where.
-const (
-	roleVar = "HOLDFAST_PG_ROLE"
-	connVar = "HOLDFAST_PG_CONN"
-)
-
 // server is the one that most tests share.
 var server *pgtest.Server
 
 func TestMain(m *testing.M) {
 	locktest.Main(openAt)
-	if os.Getenv(roleVar) == "holder" {
-		holder(os.Getenv(connVar), bufio.NewScanner(os.Stdin))
-		os.Exit(0)
-	}
+	testkit.Play(func(_ string, args []string) { holder(args[0], args[1], bufio.NewScanner(os.Stdin)) })
 	os.Exit(run(m))
 }
 
@@ -206,62 +197,30 @@ func wantIdle(t testing.TB, l *pg.Locker) {
 	}
 }
 
-// child is another process, which holds.
-type child struct {
-	t      testing.TB
-	cmd    *exec.Cmd
-	orders *os.File
-	lines  chan string
-}
-
-func start(t testing.TB, conn string, lease time.Duration) *child {
+// start starts another process, which holds.
+func start(t testing.TB, conn string, lease time.Duration) *testkit.Child {
 	t.Helper()
 	return startBy(t, nil, conn, lease)
 }
 
 // startBy is start, by way of a command that starts another.
-func startBy(t testing.TB, by []string, conn string, lease time.Duration) *child {
+func startBy(t testing.TB, by []string, conn string, lease time.Duration) *testkit.Child {
 	t.Helper()
-	exe, err := os.Executable()
-	check(t, err)
-	argv := append(slices.Clone(by), exe)
-	c := &child{t: t, cmd: exec.Command(argv[0], argv[1:]...), lines: make(chan string, 10)}
-	c.cmd.Env = append(os.Environ(), roleVar+"=holder", connVar+"="+conn, "HOLDFAST_PG_LEASE="+lease.String())
-	c.cmd.Stderr = os.Stderr
-	in, orders, err := os.Pipe()
-	check(t, err)
-	c.cmd.Stdin, c.orders = in, orders
-	out, err := c.cmd.StdoutPipe()
-	check(t, err)
-	check(t, c.cmd.Start())
-	in.Close()
-	go func() {
-		defer close(c.lines)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			c.lines <- lines.Text()
-		}
-	}()
-	t.Cleanup(sync.OnceFunc(func() {
-		orders.Close()
-		_ = c.cmd.Process.Kill()
-		_ = c.cmd.Wait()
-	}))
-	return c
-}
-
-// do orders, and returns the answer.
-func (c *child) do(order string) string {
-	c.t.Helper()
-	_, err := fmt.Fprintln(c.orders, order)
-	check(c.t, err)
-	return await(c.t, "an answer to "+order, c.lines)
+	cmd := testkit.Command(t, "holder", conn, lease.String())
+	if len(by) > 0 {
+		args := slices.Concat(by[1:], []string{cmd.Path}, cmd.Args[1:])
+		env := cmd.Env
+		cmd = exec.Command(by[0], args...)
+		cmd.Env, cmd.Stderr = env, os.Stderr
+	}
+	return testkit.StartCommand(t, cmd)
 }
 
 // holder acquires and releases one lock as it is told, and says when it is lost.
-func holder(conn string, orders *bufio.Scanner) {
+func holder(conn, lease string, orders *bufio.Scanner) {
 	ctx := context.Background()
-	lease, _ := time.ParseDuration(os.Getenv("HOLDFAST_PG_LEASE"))
-	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: lease})
+	span, _ := time.ParseDuration(lease)
+	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: "child", Lease: span})
 	if err != nil {
 		fmt.Println("error:", err)
 		return

@@ -64,19 +64,14 @@ func TestRouterFallsSilent(t *testing.T) {
 	other, held, waited := open(t, pg.Options{Conn: s.Conn()}), key(), key()
 	far := fmt.Sprintf("host=%s port=5432 user=holdfast dbname=postgres sslmode=disable", at)
 	holder, waiter := startBy(t, inside, far, 0), startBy(t, inside, far, 0)
-	if a := holder.do("acquire " + held.Name); a != "held" {
-		t.Fatal(a)
-	}
+	holder.Do("acquire "+held.Name, "held")
 	mine := acquire(t, other, waited)
-	_, err = fmt.Fprintln(waiter.orders, "acquire "+waited.Name)
-	check(t, err)
+	waiter.Order("acquire " + waited.Name)
 	untilWaiting(t, other, waited)
 	silence()
 	check(t, mine.Release())
 	check(t, acquire(t, other, waited).Release())
-	if a := await(t, "word of the loss", holder.lines); a != "lost" {
-		t.Fatal(a)
-	}
+	holder.Expect("lost")
 	check(t, acquire(t, other, held).Release())
 	wantIdle(t, other)
 }

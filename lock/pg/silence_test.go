@@ -153,13 +153,12 @@ func TestWaiterKilled(t *testing.T) {
 	reader, err := l.AcquireShared(limited(t), k)
 	check(t, err)
 	c := start(t, server.Conn(), 0)
-	_, err = fmt.Fprintln(c.orders, "acquire "+k.Name)
-	check(t, err)
+	c.Order("acquire " + k.Name)
 	untilWaiting(t, l, k)
 	if _, err := l.TryAcquireShared(limited(t), k); err == nil {
 		t.Fatal("a reader passes a writer who waits: this test shows nothing")
 	}
-	check(t, c.cmd.Process.Kill())
+	check(t, c.Cmd.Process.Kill())
 	eventually(t, "the dead writer has left the queue", func() bool { return len(waiting(t, l, k)) == 0 })
 	another, err := l.TryAcquireShared(limited(t), k)
 	check(t, err)

@@ -171,9 +171,9 @@ func TestNestedStorm(t *testing.T) {
 	group.Go(func() {
 		for time.Now().Before(end) {
 			c := start(t, conn, 0)
-			_, _ = c.orders.WriteString("acquire " + keys[rand.N(len(keys))].Name + "\n")
+			c.Order("acquire " + keys[rand.N(len(keys))].Name)
 			time.Sleep(rand.N(100 * time.Millisecond)) // any moment will do
-			_ = c.cmd.Process.Kill()
+			_ = c.Cmd.Process.Kill()
 		}
 	})
 	group.Wait()
