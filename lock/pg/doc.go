@@ -92,5 +92,5 @@
 // connections and other programs' writes fail, too. So a Locker has a quarter of it at most
 // (Options.MaxLocks), and says what raises it: ErrTooManyLocks.
 //
-// Source: seed advisory-locking; PostgreSQL's documentation, 13.3.5 and 9.27.10.
+// Of advisory locks, PostgreSQL's documentation tells in 13.3.5 and 9.27.10.
 package pg

@@ -21,7 +21,7 @@ func listed(t testing.TB, l lock.Locker) (entries []lock.Entry) {
 	return entries
 }
 
-// TestQueryAdvisoryLocks is the scenario of seed advisory-locking: pid,
+// TestQueryAdvisoryLocks is the agent service's (see FORMATS.md): pid,
 // application_name, state, query_start, namespace, entity_id, mode, granted, and since
 // when.
 func TestQueryAdvisoryLocks(t *testing.T) {

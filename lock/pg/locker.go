@@ -72,7 +72,7 @@ const (
 	// minConns: one to wait, and one to try.
 	minConns = 2
 	// defaultConns are for what an application needs that serves with ten connections of
-	// its own. Source: seed advisory-locking.
+	// its own.
 	defaultConns = 25
 	// defaultSilence: see Locker.silence.
 	defaultSilence = 10 * time.Second

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The tests of this file are the scenarios of seed advisory-locking, "Advisory Lock
-// Service", by their names.
+// The tests of this file are those that the agent service (see FORMATS.md) lists for
+// its "Advisory Lock Service", by their names.
 
 func wantLocked(t testing.TB, err error, is ...error) *lock.ErrLocked {
 	t.Helper()
