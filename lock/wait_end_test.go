@@ -27,7 +27,7 @@ func TestAcquire_CancelBeatsAcquire(t *testing.T) {
 			}), ctx)
 			cancel()
 			if held != nil || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, %s: got %v, %v", name, at, held, err)
+				t.Fatalf("%s, %s: got %v, %v", name, at, held, err)
 			}
 			if at == lock.StepSiblingLocked && slices.Contains(steps, lock.StepCreated) {
 				t.Errorf("%s, %s: a lock file was made: %s", name, at, steps)
