@@ -189,6 +189,55 @@ func TestOwnLock_Replaced(t *testing.T) {
 	}
 }
 
+// TestOwnLock_ReplacedAtALook: somebody looks at a lock file that was just made, and its
+// maker gives up; meanwhile the path has come to lead to another's file. That one stays.
+func TestOwnLock_ReplacedAtALook(t *testing.T) {
+	needsMarks(t)
+	f := queued(t)
+	other := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
+	var look *platform.File
+	notHad(t, f.Park(func(step string) {
+		if step != lock.StepCreated || look != nil {
+			return
+		}
+		var err error
+		if look, err = lockFile(f.Path, platform.Exclusive); err == nil {
+			err = errors.Join(os.WriteFile(f.Path+".new", []byte(other), 0o600), os.Rename(f.Path+".new", f.Path))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	parkedIs(t, 1) // who waits to remove what was made
+	if err := look.Close(); err != nil {
+		t.Fatal(err)
+	}
+	parkedIs(t, 0)
+	if got := string(getFile(t, f.Path)); got != other {
+		t.Errorf("what was there is now %q", got)
+	}
+}
+
+// TestOwnLock_GoneWhileJoining: a reader waits for a readers' file that somebody looks at,
+// and it is taken away. Its lock is nobody's then, and the reader makes a file of its own.
+func TestOwnLock_GoneWhileJoining(t *testing.T) {
+	f := queued(t)
+	dead := start(t, "member", f.Path)
+	dead.Do("shared", "held")
+	dead.Kill()
+	look, err := lockFile(f.Path, platform.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := beginShared(t, f)
+	parkedIs(t, 1)
+	if err := errors.Join(os.Remove(f.Path), look.Close()); err != nil {
+		t.Fatal(err)
+	}
+	letGo(t, getHeld(t, reader))
+	wantFree(t, f.Path)
+}
+
 // TestOwnLock_HalfAClaim: while one claims, its sibling is replaced, and another, who stands
 // at the new one, takes the half claim for a dead one's. The slow one finds out, and the
 // other's claim stays as it is.
