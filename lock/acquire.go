@@ -287,7 +287,8 @@ func (a *attempt) unsupported() error {
 // than the claim names, whose process may be gone.
 func (p *place) lockedByKernel(path string, f *finding) *ErrLocked {
 	locked := p.locked(path, nil, StateHeld, EvidenceKernelLockHeld)
-	locked.Info, locked.Shared, locked.Processes = p.whoHas(f, nil)
+	who := p.whoHas(f, nil)
+	locked.Info, locked.Gone, locked.Shared, locked.Processes = who.info, who.gone, who.shared, who.processes
 	return locked
 }
 

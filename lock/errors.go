@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,8 +21,9 @@ var (
 	ErrReentrant = errors.New("the caller holds this lock already")
 
 	// ErrUnsupported is returned when File.RequireKernelLock is set and the
-	// kernel can't prove here whether a holder lives. The message names the
-	// filesystem. It matches errors.ErrUnsupported.
+	// kernel can't prove here whether a holder lives, and by FileHold.Attach where
+	// children can't hold a lock too. The message names the filesystem. It matches
+	// errors.ErrUnsupported.
 	ErrUnsupported = fmt.Errorf("no trustworthy kernel lock: %w", errors.ErrUnsupported)
 
 	// ErrInvalidName is returned for a path, an id or a text that can't be
@@ -64,6 +66,10 @@ type ErrLocked struct {
 	// Path is the lock file, absolute; the lock's key where there is no file.
 	Path string
 
+	// Gone is the claim of a holder who has gone, and whose processes still have the lock
+	// (see FileHold.Attach). They are Processes, as far as they can be seen.
+	Gone *LockInfo
+
 	// Shared says that readers have the lock. Processes are the holders, each reader one,
 	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
 	// Info is nil.
@@ -101,7 +107,10 @@ func (e *ErrLocked) Error() string {
 		fmt.Fprintf(&b, " (repo %q)", e.RepoID)
 	}
 	b.WriteString(e.isHeld())
-	if who := e.who(); who != "" {
+	if e.Gone != nil {
+		b.WriteString(": ")
+		b.WriteString(e.heirs())
+	} else if who := e.who(); who != "" {
 		b.WriteString(" by ")
 		b.WriteString(who)
 	}
@@ -114,7 +123,13 @@ func (e *ErrLocked) Error() string {
 		fmt.Fprintf(&b, "; gave up after %s: %v", roundForPeople(e.Waited), e.Cause)
 	}
 	hint := e.Evidence.hint()
-	if e.Evidence == EvidenceKernelLockHeld && (e.Shared || e.Info == nil && len(e.Processes) == 0) {
+	switch {
+	case e.Evidence != EvidenceKernelLockHeld:
+	case e.Gone != nil && len(e.Processes) > 1:
+		hint = "wait for them, or end them"
+	case e.Gone != nil && len(e.Processes) == 1:
+		hint = "wait for it, or end it"
+	case e.Shared || e.Info == nil && len(e.Processes) == 0:
 		hint = "wait for it"
 	}
 	if e.Advice != "" {
@@ -153,13 +168,30 @@ func (e *ErrLocked) who() string {
 	return ""
 }
 
+// heirs says whose processes have the lock, and which.
+func (e *ErrLocked) heirs() string {
+	who := fmt.Sprintf("pid %d", e.Gone.PID)
+	if e.Gone.Cmd != "" {
+		who += fmt.Sprintf(", %q", e.Gone.Cmd)
+	}
+	if len(e.Processes) == 0 {
+		return fmt.Sprintf("holder (%s) has gone; processes that it started still have the lock, and can't be seen from here", who)
+	}
+	if len(e.Processes) == 1 {
+		return fmt.Sprintf("holder (%s) has gone; its process %s still has the lock", who, named(e.Processes, ""))
+	}
+	return fmt.Sprintf("holder (%s) has gone; its processes %s still have the lock", who, named(e.Processes, ""))
+}
+
 // maxPIDs is how many processes a message names.
 const maxPIDs = 8
 
-func pidsOf(processes []Process) string {
+func pidsOf(processes []Process) string { return named(processes, "pid ") }
+
+func named(processes []Process, prefix string) string {
 	var names []string
 	for _, p := range processes[:min(len(processes), maxPIDs)] {
-		name := fmt.Sprintf("pid %d", p.PID)
+		name := prefix + strconv.Itoa(p.PID)
 		if p.Cmd != "" {
 			name += fmt.Sprintf(" (%q)", p.Cmd)
 		}
@@ -183,7 +215,17 @@ func (e *ErrLocked) UserMessage(prefix string) string {
 		fmt.Fprintf(&b, "Locked: could not acquire lock on %s\n\n", e.Path)
 	}
 	command := "holdfast status " + e.Path
-	if who := e.who(); who != "" {
+	if e.Gone != nil {
+		text := e.heirs()
+		fmt.Fprintf(&b, "%s%s.\n", strings.ToUpper(text[:1]), text[1:])
+		if len(e.Processes) > 0 {
+			var pids []string
+			for _, q := range e.Processes[:min(len(e.Processes), maxPIDs)] {
+				pids = append(pids, strconv.Itoa(q.PID))
+			}
+			command = fmt.Sprintf("ps -p %s, or: %s", strings.Join(pids, ","), command)
+		}
+	} else if who := e.who(); who != "" {
 		fmt.Fprintf(&b, "It%s by %s: %s.\n", e.isHeld(), who, e.Evidence)
 		if e.Info != nil && !e.Shared && e.State == StateHeld {
 			command = fmt.Sprintf("ps -p %d, or: %s", e.Info.PID, command)

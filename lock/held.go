@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"os"
 	"sync"
 	"time"
 
@@ -31,7 +32,8 @@ type FileHold struct {
 	over     bool       // nothing is left to let go of
 	retrying bool       // a goroutine goes on letting go
 	isLost   bool
-	fence    int64 // 0: not asked for yet
+	fence    int64    // 0: not asked for yet
+	handed   *os.File // the own file, as children get it; nil without any
 }
 
 // hold turns an attempt that has the lock into a FileHold, and tells the Observer. If that
@@ -102,6 +104,9 @@ func (h *FileHold) lose() {
 func (h *FileHold) end() {
 	h.over = true
 	h.contexts.End()
+	if h.handed != nil {
+		_ = h.handed.Close() // it has no lock any more
+	}
 	if h.stop != nil {
 		close(h.stop)
 	}

@@ -17,6 +17,10 @@ type Status struct {
 	Evidence Evidence  `json:"evidence"`
 	Info     *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or its holder has gone
 
+	// Gone is the claim of a holder who has gone, and whose processes still have the lock
+	// (see FileHold.Attach). They are Processes, as far as they can be seen.
+	Gone *LockInfo `json:"gone,omitempty"`
+
 	// Shared says that readers have the lock. Processes are the holders, each reader one,
 	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
 	// Info is nil.
@@ -69,7 +73,7 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 		// lock file; or they know no other lock (flock(1)).
 		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && locks.Held(sibling) {
 			s.State, s.Evidence = StateHeld, EvidenceKernelLockHeld
-			_, _, s.Processes = p.whoHas(nil, &locks)
+			s.Processes = p.whoHas(nil, &locks).processes
 			return s, true, nil
 		}
 		s.State, s.Evidence = StateFree, EvidenceNoLockFile
@@ -87,8 +91,9 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 	switch s.State {
 	case StateHeld:
 		if s.Evidence == EvidenceKernelLockHeld {
-			s.Info, s.Shared, s.Processes = p.whoHas(f, &locks)
-			return s, s.Info == nil && !s.Shared, nil
+			who := p.whoHas(f, &locks)
+			s.Info, s.Gone, s.Shared, s.Processes = who.info, who.gone, who.shared, who.processes
+			return s, s.Info == nil && s.Gone == nil && !s.Shared, nil
 		}
 	case StateDead:
 		p.inspectMarker(ctx, locks, &s)

@@ -72,6 +72,8 @@ type Entry struct {
 	// Info is the claim of the holder, or what is known of the waiter; nil if that is
 	// nothing.
 	Info *LockInfo `json:"who,omitempty"`
+	// Gone is the claim of the holder from whom this process has the lock: see Status.
+	Gone *LockInfo `json:"gone,omitempty"`
 	// Activity is what a database says of the session ("active", "idle"), and QueryStart
 	// since when. For a waiter at a lock file, QueryStart is when its wait began.
 	Activity   string    `json:"activity,omitempty"`
@@ -84,7 +86,7 @@ type Entry struct {
 // each process, in the order of the queue. A free lock without waiters has none. Info is
 // nil for those whose pid the kernel does not tell.
 func (s Status) Entries(key Key) (all []Entry) {
-	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Info: s.Info}
+	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone}
 	switch {
 	case s.State == StateFree:
 	case len(s.Processes) == 0:

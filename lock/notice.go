@@ -87,13 +87,13 @@ func (p *place) holder() *ErrLocked {
 	case StateFree:
 		return nil
 	case StateDead: // and not in the way; perhaps somebody is on the way in
-		if _, _, by := p.whoHas(nil, &locks); len(by) > 0 {
+		if by := p.whoHas(nil, &locks).processes; len(by) > 0 {
 			locked.State, locked.Evidence, locked.Processes = StateHeld, EvidenceKernelLockHeld, by
 			return locked
 		}
 		return nil
 	}
 	locked.State, locked.Evidence, locked.Info = status.State, status.Evidence, status.Info
-	locked.Shared, locked.Processes = status.Shared, status.Processes
+	locked.Gone, locked.Shared, locked.Processes = status.Gone, status.Shared, status.Processes
 	return locked
 }

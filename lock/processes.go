@@ -15,41 +15,87 @@ type Process struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// holders are those who have a lock, as far as that can be told.
+type holders struct {
+	info      *LockInfo // the claim of a holder who lives
+	gone      *LockInfo // the claim of one who has gone, and whose processes have the lock
+	shared    bool
+	processes []Process
+}
+
 // whoHas tells who has the kernel lock of a lock file, or, without a file (nil), that of
 // the sibling. It names nobody who is known to be dead, or not among the readers: a
 // readers' file names the first of them, who may have left, and a lock outlives its process
-// in a child. So info can be nil. Where the claim does not tell it all, the kernel's list
-// is asked; a nil locks has it read then.
-func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (info *LockInfo, shared bool, by []Process) {
+// in its children. So info can be nil. Where the claim does not tell it all, the kernel's
+// list is asked; a nil locks has it read then.
+func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 	var id platform.FileID
 	if f != nil {
-		info, shared = f.holder(), f.isShared()
+		who.info, who.shared = f.holder(), f.isShared()
 		if f.file != nil {
 			id = f.file.ID()
 		} else {
 			id, _ = platform.IdentifyFile(f.path)
 		}
 	}
-	if info != nil && p.isGone(f) {
-		info = nil
+	if who.info != nil && (f.claim.released || p.isGone(f)) {
+		who.info, who.gone = nil, who.info
 	}
-	if info != nil && !shared {
-		return info, false, nil
+	if who.info != nil && !who.shared {
+		return who
 	}
 	if locks == nil {
 		all, _ := platform.ListKernelLocks()
 		locks = &all
 	}
-	by = living(locks.Holders(id))
-	if len(by) == 0 && !shared { // the holder is on its way in, or knows no other lock
+	takers := locks.Holders(id)
+	for _, q := range living(takers) {
+		// The pid of a holder who has gone may be another process's by now.
+		if who.shared || who.gone == nil || q.PID != who.gone.PID {
+			who.processes = append(who.processes, q)
+		}
+	}
+	if len(who.processes) < len(takers) || len(takers) == 0 && f != nil && p.isLocked(f, *locks) {
+		who.findHeirs(takers, locks.Heirs(id))
+	} else {
+		who.gone = nil
+	}
+	if len(who.processes) == 0 && who.gone == nil && !who.shared { // the holder is on its way in, or knows no other lock
 		sibling, _ := platform.IdentifyFile(p.sibling)
-		by = living(locks.Holders(sibling))
+		who.processes = living(locks.Holders(sibling))
 	}
-	is := func(q Process) bool { return q.PID == info.PID }
-	if info != nil && len(by) > 0 && p.origin(f.claim) == originHere && !slices.ContainsFunc(by, is) {
-		info = nil
+	is := func(q Process) bool { return q.PID == who.info.PID }
+	if who.info != nil && len(who.processes) > 0 && p.origin(f.claim) == originHere && !slices.ContainsFunc(who.processes, is) {
+		who.info = nil
 	}
-	return info, shared, by
+	return who
+}
+
+// findHeirs adds the processes that have the lock from one that has gone.
+func (who *holders) findHeirs(takers []int, heirs []platform.Heir) {
+	isGone := func(pid int) bool { return who.gone != nil && pid == who.gone.PID }
+	var pids []int
+	for _, h := range heirs {
+		if isGone(h.Taker) || platform.Probe(platform.Process{PID: h.Taker}) == platform.Gone {
+			pids = append(pids, h.PID)
+		}
+	}
+	slices.Sort(pids)
+	found := living(slices.Compact(pids))
+	who.processes = append(who.processes, found...)
+	// If no heir can be seen, the list may still say that the lock was taken by the holder
+	// who has gone. If it does not, somebody is only looking, or takes the lock over.
+	if who.shared || len(found) == 0 && !slices.ContainsFunc(takers, isGone) {
+		who.gone = nil
+	}
+}
+
+// isLocked reports whether somebody has the lock of a file that is not in the kernel's list.
+// The list leaves out locks whose taker has gone (in a pid namespace), and has other names
+// for files on some filesystems.
+func (p *place) isLocked(f *finding, locks platform.KernelLocks) bool {
+	kernel, err := p.peek(f, locks, false)
+	return err == nil && kernel == kernelHeld
 }
 
 func (f *finding) isShared() bool { return f.claim != nil && f.claim.Mode == modeShared }

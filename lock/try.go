@@ -170,5 +170,5 @@ func (p *place) kernelHolder() (locked *ErrLocked, betweenSteps bool) {
 	}
 	defer f.close()
 	locked = p.lockedByKernel(p.file.Path, f)
-	return locked, locked.Info == nil && !locked.Shared
+	return locked, locked.Info == nil && locked.Gone == nil && !locked.Shared
 }

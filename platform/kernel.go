@@ -139,6 +139,7 @@ func (f *File) HasByteLock() bool {
 type KernelLocks struct {
 	holders map[FileID][]int
 	waiters func(FileID) []Waiter
+	heirs   func(FileID) []Heir // see inherit.go
 }
 
 // ListKernelLocks reads the kernel's list of flock(2) locks that are held. An error means

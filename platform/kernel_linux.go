@@ -183,7 +183,11 @@ func readKernelLocks(list io.Reader) (KernelLocks, error) {
 		}
 		return of.waiters(who()[id])
 	}
-	return KernelLocks{holders: holders, waiters: waiters}, lines.Err()
+	inherited := sync.OnceValue(heirs)
+	return KernelLocks{
+		holders: holders, waiters: waiters,
+		heirs: func(id FileID) []Heir { return inherited()[id] },
+	}, lines.Err()
 }
 
 // whoSaid finds the processes that have said since when they wait, those at the turnstile

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,40 +24,61 @@ type hold interface {
 	Path() string
 	Fence() (int64, error)
 	Lost() <-chan struct{}
-	Release() error
+	Attach(*exec.Cmd) error
+	LeaveToChildren() (left bool, err error)
 }
 
 // supervise runs the command under a lock that is held, and returns the exit code
 // that it calls for. lost reports that the lock was lost meanwhile.
-func (a *app) supervise(argv []string, held hold, signals <-chan os.Signal) (code int, lost bool) {
+func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-chan os.Signal) (code int, lost bool) {
 	// Without a fence the command is not run: one that relies on it would have to
 	// refuse all its work, or worse, take an empty string for a number.
 	fence, err := held.Fence()
 	if err != nil {
 		return a.fail(err), false
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.Command(o.command[0], o.command[1:]...)
 	// These are files, which the command inherits: nothing is copied in between.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
 	cmd.Env = append(os.Environ(), lockVar+"="+held.Path(), fenceVar+"="+strconv.FormatInt(fence, 10))
 	cmd.SysProcAttr = dieWithUs()
+	if !o.close {
+		// If children can't hold the lock here, it is ours alone.
+		if err := held.Attach(cmd); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return a.fail(err), false
+		}
+	}
 	started, ended := launch(cmd)
 	if err := <-started; err != nil {
 		return a.cannotRun(err), false
+	}
+	var died <-chan os.Signal
+	if descendants != nil {
+		descendants.command, died = cmd.Process.Pid, descendants.died
 	}
 	loss := held.Lost()
 	for {
 		select {
 		case err := <-ended:
-			return a.ended(err), lost
+			code = a.ended(err)
+			a.tellLeft(descendants.end())
+			return code, lost
+		case <-died:
+			descendants.look()
+		case <-descendants.due():
+			descendants.kill()
 		case s := <-signals:
 			forward(cmd.Process, s)
 			suspend(s)
+			if endsWait(s) {
+				descendants.ask()
+			}
 		case <-loss:
 			loss, lost = nil, true // a closed channel would be ready for ever
 			a.say("lost " + visible(held.Path()) + ": its lock file is no longer ours")
 			a.more("someone removed it, or took us for dead; others may be at work under that lock, so the command is asked to end")
 			terminate(cmd.Process)
+			descendants.ask()
 		}
 	}
 }
@@ -103,14 +125,16 @@ func (a *app) ended(err error) int {
 	return a.fail(err)
 }
 
-// letGo releases the lock, and returns the exit code of it all. A lost lock has a code of
-// its own, whatever the command's is: others may have been at work under the same lock, and
-// whoever retries, or takes the command's word, must know. If anything else fails here, the
-// command's own failure says more than ours.
+// letGo releases the lock, unless descendants of the command have it, and returns the exit
+// code of it all. A lost lock has a code of its own, whatever the command's is: others may
+// have been at work under the same lock, and whoever retries, or takes the command's word,
+// must know. If anything else fails here, the command's own failure says more than ours.
 func (a *app) letGo(held hold, code int, lost bool) int {
-	err := held.Release()
+	left, err := held.LeaveToChildren()
 	isLost := errors.Is(err, lock.ErrLost)
 	switch {
+	case left && err == nil:
+		a.tellHeirs(held.Path())
 	case lost && (err == nil || isLost): // it has been said
 	case isLost:
 		a.say("lost " + visible(held.Path()) + ": its lock file is no longer ours")
@@ -127,4 +151,15 @@ func (a *app) letGo(held hold, code int, lost bool) int {
 		return code
 	}
 	return exitError
+}
+
+// tellHeirs says who has the lock when holdfast itself has ended. It may be a daemon that
+// was not meant to have it.
+func (a *app) tellHeirs(path string) {
+	status, err := lock.File{Path: path}.Inspect(context.Background())
+	if err != nil || status.Gone == nil && !status.Shared {
+		return // they have just ended
+	}
+	a.say("the command has ended, and " + visible(path) + " stays locked: " + processes(status.Processes))
+	a.more("the lock is free when what the command has left behind has ended; with -close it would be free now")
 }

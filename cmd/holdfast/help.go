@@ -65,7 +65,7 @@ func (c *command) manual() string {
 	return "usage: " + c.synopsis + "\n\n" + c.help
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-conflict-exit-code N] [-label TEXT] LOCK -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] LOCK -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -77,6 +77,13 @@ why they are believed to be alive, and again when the holder changes.
   -try           do not wait
   -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
                  the wait has no end
+  -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
+                 holdfast was killed, whatever COMMAND has left behind
+  -kill-tree     also end all descendants of COMMAND, even those in the background, when
+                 COMMAND has ended, or the lock is lost, or holdfast is told to end
+                 (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT): by SIGTERM, and by SIGKILL
+                 after the grace (Linux)
+  -grace D       how long -kill-tree leaves them to end by themselves; 10s without it
   -conflict-exit-code N
                  the exit code for a lock that could not be had, from 0 to 255 and not
                  118; 75 without it. It is for commands that end with 75 themselves; or
@@ -104,8 +111,11 @@ signals are for the command, and ignored then.
 If holdfast is killed with SIGKILL, so is the command, on Linux and FreeBSD. A command
 that is set-user-ID or has file capabilities is not, nor is any on other systems.
 
-Processes that the command leaves behind, or that outlive it when it is killed, are
-not killed, and do not keep the lock. Where they may go on writing, use the fence.
+Processes that the command leaves behind, or that outlive it when it is killed, are not
+killed without -kill-tree. They keep the lock until the last of them has ended (Linux,
+on a local filesystem), by a descriptor that they inherit: the first free one from 3 on.
+A process that is not to keep the lock closes it ("./daemon 3>&- &"); or use -close.
+Where they can't keep the lock, and may go on writing, use the fence.
 
 If the lock is lost while the command runs, the exit code is 118, whatever the command's
 own was: others may have been at work at the same time. A lock is lost only if a hand
@@ -138,9 +148,11 @@ Nothing is changed by looking, and nobody who waits for the lock is disturbed.
 
   -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
            free, held, dead, unknown; there is no holder if there is no claim, or if
-           the holder has gone. "shared" says that readers have it; "processes" are the
-           holders, where the kernel's list tells more than the claim; "waiters" are in
-           the order of the queue, with the time since when they wait (both Linux)
+           the holder has gone. "gone" is the claim of a holder who has gone, and whose
+           processes still have the lock. "shared" says that readers have it;
+           "processes" are the holders, where the kernel's list tells more than the
+           claim; "waiters" are in the order of the queue, with the time since when they
+           wait (both Linux)
 
 exit codes:
   0    free

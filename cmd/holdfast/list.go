@@ -91,14 +91,20 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		if h := s.Info; h != nil {
 			pid, age = strconv.Itoa(h.PID), ago(now.Sub(h.CreatedAt))
 			host, label = cell(h.Hostname), cell(h.Cmd)
-		} else if len(s.Processes) > 0 {
+		} else if s.Gone != nil {
+			age, host = ago(now.Sub(s.Gone.CreatedAt)), cell(s.Gone.Hostname)
+		}
+		if s.Info == nil && len(s.Processes) > 0 {
 			pid, label = strconv.Itoa(s.Processes[0].PID), cell(s.Processes[0].Cmd)
 		}
 		if more := len(s.Processes) - 1; more > 0 {
 			pid += fmt.Sprintf(" +%d", more)
 		}
-		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			s.State, pid, host, age, label, visible(string(s.Evidence)), visible(s.Path))
+		evidence := visible(string(s.Evidence))
+		if s.Gone != nil {
+			evidence += fmt.Sprintf("; its holder, pid %d, has gone", s.Gone.PID)
+		}
+		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.State, pid, host, age, label, evidence, visible(s.Path))
 		if !waiting {
 			return err
 		}

@@ -20,6 +20,10 @@ type runOptions struct {
 	timeout time.Duration
 	// conflict is the exit code for a lock that somebody else has.
 	conflict int
+	// close keeps the lock from the command: it is holdfast's alone.
+	close    bool
+	killTree bool
+	grace    time.Duration
 	label    string
 	lock     string
 	command  []string
@@ -35,11 +39,18 @@ func (a *app) run(args []string) int {
 	signal.Notify(signals, runSignals()...)
 	defer signal.Stop(signals)
 
+	var descendants *tree
+	if o.killTree {
+		var err error
+		if descendants, err = newTree(o.grace); err != nil {
+			return a.misuse("run", "-kill-tree can't be had here: "+oneLine(err))
+		}
+	}
 	held, code := a.take(o, signals)
 	if held == nil {
 		return code
 	}
-	code, lost := a.supervise(o.command, held, signals)
+	code, lost := a.supervise(o, descendants, held, signals)
 	return a.letGo(held, code, lost)
 }
 
@@ -48,11 +59,18 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags.BoolVar(&o.try, "try", false, "")
 	duration(flags, &o.timeout, "timeout")
 	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
+	flags.BoolVar(&o.close, "close", false, "")
+	flags.BoolVar(&o.killTree, "kill-tree", false, "")
+	o.grace = 10 * time.Second
+	duration(flags, &o.grace, "grace")
 	flags.StringVar(&o.label, "label", "", "")
 	if code, ok := a.parse(flags, args); !ok {
 		return o, code, false
 	}
 	o.timed = isSet(flags, "timeout")
+	if isSet(flags, "grace") && !o.killTree {
+		return o, a.misuse("run", "-grace is -kill-tree's, which is missing"), false
+	}
 	if what := o.arguments(flags.Args()); what != "" {
 		return o, a.misuse("run", what), false
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -118,10 +119,11 @@ type fakeHold struct {
 	release error
 }
 
-func (h *fakeHold) Path() string          { return "/fake" }
-func (h *fakeHold) Fence() (int64, error) { return 1, nil }
-func (h *fakeHold) Lost() <-chan struct{} { return h.lost }
-func (h *fakeHold) Release() error        { return h.release }
+func (h *fakeHold) Path() string                   { return "/fake" }
+func (h *fakeHold) Fence() (int64, error)          { return 1, nil }
+func (h *fakeHold) Lost() <-chan struct{}          { return h.lost }
+func (h *fakeHold) Attach(*exec.Cmd) error         { return lock.ErrUnsupported }
+func (h *fakeHold) LeaveToChildren() (bool, error) { return false, h.release }
 
 func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 	t.Setenv(mainVar, "1")
@@ -142,7 +144,7 @@ func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 		read.Read(make([]byte, 1))
 		close(held.lost)
 	}()
-	code, lost := a.supervise(role(t, "stuck"), held, nil)
+	code, lost := a.supervise(runOptions{command: role(t, "stuck")}, nil, held, nil)
 	write.Close()
 	if !lost || code == endedByItself {
 		t.Errorf("lost: %v, exit code %d; want the loss noticed, and the command ended", lost, code)

@@ -102,6 +102,9 @@ func describe(w io.Writer, s lock.Status) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 	if s.State != lock.StateFree {
 		switch {
+		case s.Gone != nil:
+			line("holder", gone(s))
+			line("since", since(s.Gone))
 		case s.Shared && len(s.Processes) > 0:
 			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), processes(s.Processes)))
 		case s.Info == nil && len(s.Processes) > 0:
@@ -110,8 +113,7 @@ func describe(w io.Writer, s lock.Status) {
 			line("holder", who(s.Info))
 		}
 		if s.Info != nil && len(s.Processes) <= 1 {
-			since := s.Info.CreatedAt
-			line("since", fmt.Sprintf("%s (%s)", since.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(since))))
+			line("since", since(s.Info))
 		}
 	}
 	why := map[lock.State]string{
@@ -124,6 +126,26 @@ func describe(w io.Writer, s lock.Status) {
 	if len(s.Waiters) > 0 {
 		line("waiting", fmt.Sprintf("%d: %s", len(s.Waiters), processes(s.Waiters)))
 	}
+}
+
+func since(h *lock.LockInfo) string {
+	return fmt.Sprintf("%s (%s)", h.CreatedAt.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(h.CreatedAt)))
+}
+
+// gone names a holder who has gone, and the processes that still have the lock.
+func gone(s lock.Status) string {
+	holder := "pid " + strconv.Itoa(s.Gone.PID)
+	if s.Gone.Cmd != "" {
+		holder += ", " + visible(shorten(s.Gone.Cmd, 300))
+	}
+	if len(s.Processes) == 0 {
+		return fmt.Sprintf("(%s) has gone; processes that it started still have the lock, and can't be seen from here", holder)
+	}
+	names := strings.ReplaceAll(processes(s.Processes), "pid ", "")
+	if len(s.Processes) == 1 {
+		return fmt.Sprintf("(%s) has gone; its process %s still has the lock", holder, names)
+	}
+	return fmt.Sprintf("(%s) has gone; its processes %s still have the lock", holder, names)
 }
 
 // maxNamed is how many processes a line names.
@@ -160,6 +182,8 @@ func advice(s lock.Status) []string {
 		return []string{"nothing needs to be done: whoever acquires the lock next takes it over, if the file can be removed"}
 	case s.Evidence == lock.EvidenceBeingReclaimed:
 		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
+	case s.Gone != nil && len(s.Processes) > 1:
+		return []string{"wait for them, or end them: the lock is free the moment the last one has gone"}
 	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:
 		return []string{"wait for them: the lock is free when the last reader has left"}
 	case s.State == lock.StateHeld && s.Info == nil && len(s.Processes) == 0:
@@ -195,5 +219,5 @@ func forceCommand(s lock.Status) string {
 
 // refusal is what an *ErrLocked knows, in the form of a status.
 func refusal(e *lock.ErrLocked) lock.Status {
-	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Shared: e.Shared, Processes: e.Processes}
+	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Gone: e.Gone, Shared: e.Shared, Processes: e.Processes}
 }

@@ -1,0 +1,159 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Children that hold too.
+//
+// A child inherits (Attach) the open file by which the holder has the own lock of its lock
+// file. The kernel keeps that lock until the last process that has this open file has
+// closed it. So the lock means the same as before: somebody lives who works under this
+// claim. All that rests on it (rules A and B, the ladder) stays as it was:
+//
+//   - While the holder lives, its children change nothing. Its Release first removes the
+//     name, and then unlocks the open file for everybody who has it. The child is left with
+//     a file that no path leads to, which is nobody's lock (rule B).
+//   - When the holder is killed, its place in the queue is free, and its own lock is not.
+//     The next one passes the queue, finds the lock file busy (rule A), and waits for it in
+//     the kernel, at the head of the queue. It judges the claim when the last child has
+//     gone. No rung of the ladder sees a claim whose children live.
+//   - A holder that leaves the lock to its children must not be taken for somebody at work
+//     by its pid, nor may it remove a file that children have locked: see LeaveToChildren.
+//
+// A child has no place in the queue, so nobody waits twice. Only children that were
+// attached have the open file, as everywhere else it is close-on-exec.
+
+// Attach has cmd hold the lock too, once it has been started. If this process dies without
+// releasing the lock, the command and the processes that it has started have it, until the
+// last of them has ended, or has closed the descriptor that carries it. So the next holder
+// does not begin while they are at work. A Release by this process is a release, whatever
+// its children do.
+//
+// Call it before cmd.Start, and release the lock after. It adds the descriptor to
+// cmd.ExtraFiles, at the first number that this process does not hand to its children
+// anyway.
+//
+// On failure cmd is as it was. The error matches ErrUnsupported where children can't hold:
+// in fallback mode, on a filesystem that is not trusted, and on systems other than Linux.
+func (h *FileHold) Attach(cmd *exec.Cmd) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a, err := h.attempt, error(nil)
+	switch {
+	case h.over || h.left:
+		err = errReleased
+	case h.isLost:
+		err = ErrLost
+	case a.renews() || !a.hasOwnLocks():
+		err = errors.ErrUnsupported
+	case h.handed == nil:
+		h.handed, err = h.own.file.Inheritable()
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = fmt.Errorf("children can't hold it too, on %s: %w", a.fsys.Kind, ErrUnsupported)
+	}
+	if err != nil {
+		return pathError("attach to", h.Path(), err)
+	}
+	// Our file must not replace what the user meant a child to have (a jobserver, sockets of
+	// a service manager).
+	files := cmd.ExtraFiles
+	for {
+		theirs := platform.Inherited(3 + len(files))
+		if theirs == nil {
+			break
+		}
+		files = append(files, theirs) // closed by the garbage collector, like any file of a command
+	}
+	cmd.ExtraFiles = append(files, h.handed)
+	return nil
+}
+
+// LeaveToChildren ends this process's part in the lock. If an attached command, or a process
+// that it has started, still has the lock, the lock stays theirs until the last of them has
+// ended. left is then true, and the lock file says that its holder has gone. Otherwise, and
+// for a lock that was lost, this is Release.
+//
+// The kernel does not tell readers apart. Of them left says whether such processes can be
+// seen.
+//
+// After an error with left, the lock is taken until the children have ended, and this
+// process has too.
+func (h *FileHold) LeaveToChildren() (left bool, err error) {
+	h.mu.Lock()
+	release := true
+	if !h.over && !h.left && !h.isLost && h.handed != nil {
+		left, release, err = h.leaveToChildren()
+	}
+	h.mu.Unlock()
+	if release {
+		err = joined(err, h.Release())
+	}
+	return left, err
+}
+
+// leaveToChildren gives the own lock to the children, and reports whether there are any. If
+// not, or if we are a reader, the lock is ours alone again, and the caller releases it.
+//
+// Only the kernel knows whether children have the lock: they do if the file can't be locked
+// anew once our descriptors are closed. In between our place in the queue keeps others
+// away. Whoever comes past the queue meets the claim of a process that lives.
+//
+// The caller has h.mu.
+func (h *FileHold) leaveToChildren() (left, release bool, err error) {
+	a := h.attempt
+	if err := h.own.isOurs(); err != nil {
+		return false, true, nil // Release tells
+	}
+	again, err := platform.Open(h.own.path, os.O_RDWR)
+	if err != nil {
+		return false, false, pathError("leave", h.Path(), err)
+	}
+	if again.ID() != h.own.file.ID() {
+		return false, true, again.Close()
+	}
+	if a.mode == platform.Shared {
+		if err := again.TryLock(platform.Shared); err != nil { // of which we have one
+			return false, false, joined(pathError("leave", h.Path(), err), again.Close())
+		}
+		left = hasHeirs(again.ID())
+	}
+	err = joined(h.own.file.CloseLocked(), h.handed.Close())
+	h.own.file, h.handed = again, nil
+	if a.mode == platform.Shared {
+		return left, true, err
+	}
+	for try := 1; ; try++ {
+		lerr := again.TryLock(platform.Exclusive)
+		if lerr == nil {
+			return false, true, err
+		}
+		if lerr != platform.ErrBusy || try == passageTries { // whoever only looks would have gone
+			break
+		}
+		time.Sleep(passage)
+	}
+	// Only the holder who made a file writes to it, and this one is ours, whoever has it
+	// locked.
+	err = joined(err, h.own.sayReleased())
+	err = joined(err, again.Close())
+	err = joined(err, a.siblingLock.Close())
+	h.left = true
+	h.end()
+	a.observe(Event{Kind: EventReleased, Duration: time.Since(h.since)})
+	return true, false, err
+}
+
+// hasHeirs reports whether another process has a lock that this one took.
+func hasHeirs(id platform.FileID) bool {
+	locks, _ := platform.ListKernelLocks()
+	return slices.ContainsFunc(locks.Heirs(id), func(h platform.Heir) bool { return h.Taker == platform.Self().PID })
+}

@@ -1,0 +1,314 @@
+//go:build !portable
+
+package lock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+func init() { roles["parent"] = parent }
+
+// parent is a holder with children, as it is told:
+//
+//	hold, share     "held"
+//	child           a child that holds too; grandchild: by way of one that ends at once. Its pid
+//	bare            a child that does not
+//	release         "released"
+//	leave           "left", or "released"
+func parent(path string, orders *bufio.Scanner) {
+	f := lock.File{Path: path, Cmd: "parent"}
+	var held *lock.FileHold
+	say := func(said string, err error) {
+		if err != nil {
+			said = "error: " + err.Error()
+		}
+		fmt.Println(said)
+	}
+	for orders.Scan() {
+		var err error
+		switch order := orders.Text(); order {
+		case "hold":
+			held, err = f.Acquire(context.Background())
+			say("held", err)
+		case "share":
+			held, err = f.AcquireShared(context.Background())
+			say("held", err)
+		case "child", "grandchild", "bare":
+			script := map[string]string{"grandchild": "sleep 1000 >&- & echo $!"}[order]
+			if script == "" {
+				script = "echo $$; exec sleep 1000 >&-"
+			}
+			cmd := exec.Command("sh", "-c", script)
+			if order != "bare" {
+				err = held.Attach(cmd)
+			}
+			out, _ := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			pid := ""
+			if err == nil {
+				lines := bufio.NewScanner(out)
+				lines.Scan()
+				pid = lines.Text()
+				go cmd.Wait()
+			}
+			say(pid, err)
+		case "release":
+			say("released", held.Release())
+		case "leave":
+			left, err := held.LeaveToChildren()
+			say(map[bool]string{true: "left", false: "released"}[left], err)
+		}
+	}
+}
+
+// descendant asks a parent for a child, which is killed at the end of the test.
+func descendant(t *testing.T, parent *child, order string) (pid int) {
+	t.Helper()
+	answer := parent.Say(order)
+	pid, err := strconv.Atoi(answer)
+	if err != nil {
+		t.Fatal(answer)
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Kill() })
+	return pid
+}
+
+func killPID(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAttach_Killed: the children of a holder that was killed have its lock, until the last
+// of them has gone. They are named, and not the dead.
+func TestAttach_Killed(t *testing.T) {
+	f := queued(t)
+	p := start(t, "parent", f.Path)
+	p.Do("hold", "held")
+	one, two := descendant(t, p, "child"), descendant(t, p, "grandchild")
+	descendant(t, p, "bare")
+	p.Kill()
+	dead := p.Cmd.Process.Pid
+	want := []int{min(one, two), max(one, two)}
+
+	locked := wantLocked(t, f.Path)
+	if locked.Info != nil || locked.Gone == nil || locked.Gone.PID != dead || !slices.Equal(pids(locked.Processes), want) {
+		t.Errorf("%+v; want %d gone, and %v", locked, dead, want)
+	}
+	text := fmt.Sprintf("holder (pid %d, %q) has gone; its processes %d (%q), %d (%q) still have the lock", dead, "parent", want[0], "sleep", want[1], "sleep")
+	for _, said := range []string{locked.Error(), strings.ToLower(locked.UserMessage(""))} {
+		if !strings.Contains(said, text) || strings.Contains(said, "end that process") || strings.Contains(said, fmt.Sprint("-p ", dead)) {
+			t.Errorf("%s\nwant %s", said, text)
+		}
+	}
+	if s := inspect(t, f); s.State != lock.StateHeld || s.Info != nil || s.Gone == nil || s.Gone.PID != dead || !slices.Equal(pids(s.Processes), want) {
+		t.Errorf("%+v; want %d gone, and %v", s, dead, want)
+	} else if all := s.Entries(lock.Key{}); len(all) != 2 || all[0].Info.PID != want[0] || all[0].Gone == nil {
+		t.Errorf("%+v; want an entry for each of %v", all, want)
+	}
+
+	next := beginAcquire(t, t.Context(), f)
+	parkedIs(t, 1)
+	late := wantLocked(t, f.Path) // behind who waits
+	if late.Gone == nil || !slices.Equal(pids(late.Processes), want) {
+		t.Errorf("%+v; want %d gone, and %v", late, dead, want)
+	}
+	killPID(t, one)
+	eventually(t, "one is left", func() bool { return slices.Equal(pids(inspect(t, f).Processes), []int{two}) })
+	if len(next) != 0 {
+		t.Fatal("the next holder is in beside a child of the last")
+	}
+	killPID(t, two)
+	letGo(t, getHeld(t, next))
+	wantFree(t, f.Path)
+}
+
+// TestAttach_Release: what a living holder releases is free, whatever its children do.
+func TestAttach_Release(t *testing.T) {
+	for _, how := range []string{"hold", "share"} {
+		f := queued(t)
+		p := start(t, "parent", f.Path)
+		p.Do(how, "held")
+		descendant(t, p, "child")
+		p.Do("release", "released")
+		wantFree(t, f.Path)
+		letGo(t, tryHold(t, f))
+	}
+}
+
+// TestAttach_Bare: children that were not attached don't hold.
+func TestAttach_Bare(t *testing.T) {
+	f := queued(t)
+	p := start(t, "parent", f.Path)
+	p.Do("hold", "held")
+	descendant(t, p, "bare")
+	p.Kill()
+	takeOver(t, f.Path)
+}
+
+// TestAttach_Reader: the child of a dead reader is one itself, if need be the last one.
+func TestAttach_Reader(t *testing.T) {
+	f := queued(t)
+	p := start(t, "parent", f.Path)
+	p.Do("share", "held")
+	child := descendant(t, p, "child")
+	p.Kill()
+	if s := inspect(t, f); !s.Shared || s.Gone != nil || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
+		t.Errorf("%+v; want the reader %d", s, child)
+	}
+	beside, err := f.TryAcquireShared(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := beginAcquire(t, t.Context(), f)
+	parkedIs(t, 1)
+	letGo(t, beside)
+	if s := inspect(t, f); s.State != lock.StateHeld || len(next) != 0 {
+		t.Errorf("%+v; want the reader %d", s, child)
+	}
+	killPID(t, child)
+	letGo(t, getHeld(t, next))
+	wantFree(t, f.Path)
+}
+
+// TestLeaveToChildren: a holder that goes leaves the lock to its children, even if its
+// process lives on. Without any it is a release.
+func TestLeaveToChildren(t *testing.T) {
+	for _, how := range []string{"hold", "share"} {
+		t.Run(how, func(t *testing.T) {
+			f := queued(t)
+			p := start(t, "parent", f.Path)
+			p.Do(how, "held")
+			p.Do("leave", "released") // never attached
+			wantFree(t, f.Path)
+
+			p.Do(how, "held")
+			gone := descendant(t, p, "child")
+			killPID(t, gone)
+			eventually(t, "the child has gone", func() bool { return syscall.Kill(gone, 0) != nil })
+			p.Do("leave", "released")
+			wantFree(t, f.Path)
+
+			p.Do(how, "held")
+			child := descendant(t, p, "grandchild")
+			p.Do("leave", "left")
+			p.Do("leave", "released") // there is nothing to leave any more
+			s := inspect(t, f)
+			if s.State != lock.StateHeld {
+				t.Errorf("%+v; want it held", s)
+			}
+			// Of readers who live on, the kernel's list names who took the lock.
+			if how == "hold" && (s.Gone == nil || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child})) {
+				t.Errorf("%+v; want %d", s, child)
+			}
+			next := beginAcquire(t, t.Context(), f)
+			parkedIs(t, 1)
+			killPID(t, child)
+			letGo(t, getHeld(t, next)) // though the parent lives
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestLeaveToChildren_Lost is a release, which tells.
+func TestLeaveToChildren_Lost(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	if err := held.Attach(exec.Command("true")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(f.Path); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := held.LeaveToChildren(); left || !errors.Is(err, lock.ErrLost) {
+		t.Errorf("left %v, error %v; want ErrLost", left, err)
+	}
+	wantFree(t, f.Path)
+}
+
+// TestAttach_Descriptors: what a child is to inherit anyway stays where it is.
+func TestAttach_Descriptors(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	defer letGo(t, held)
+	theirs, err := os.Create(filepath.Join(t.TempDir(), "theirs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	// An agent that was started with a file at descriptor 4, and adds one at 3.
+	cmd := testkit.Command(t, "descriptors", f.Path+".its")
+	cmd.Stderr = nil // CombinedOutput's
+	cmd.ExtraFiles = []*os.File{nil, theirs}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := []string{"", filepath.Base(theirs.Name()), ".lock.its"}
+	if got := strings.Split(strings.TrimSpace(string(out)), "\n"); len(got) != 3 ||
+		got[0] != os.DevNull || filepath.Base(got[1]) != want[1] || filepath.Base(got[2]) != want[2] {
+		t.Errorf("descriptors 3, 4 and 5 of the child are %q; want %s, %q, %q", got, os.DevNull, want[1], want[2])
+	}
+}
+
+func init() { roles["descriptors"] = descriptors }
+
+func descriptors(path string, _ *bufio.Scanner) {
+	syscall.CloseOnExec(0)
+	held, err := lock.File{Path: path}.TryAcquire(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	null, _ := os.Open(os.DevNull)
+	// The test binary's own descriptors are close-on-exec, but for those it was given.
+	cmd := exec.Command("sh", "-c", "for i in 3 4 5; do readlink /proc/$$/fd/$i; done")
+	cmd.ExtraFiles = []*os.File{null}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := held.Attach(cmd); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := cmd.Run(); err != nil {
+		fmt.Println(err)
+	}
+	held.Release()
+}
+
+// TestAttach_Unsupported: where the kernel is no proof a child's hold would be none. A lock
+// that was released can't be handed on.
+func TestAttach_Unsupported(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	held := tryHold(t, f.WithoutKernelLock())
+	cmd := exec.Command("true")
+	if err := held.Attach(cmd); !errors.Is(err, lock.ErrUnsupported) || len(cmd.ExtraFiles) != 0 {
+		t.Errorf("%v, %v; want ErrUnsupported", err, cmd.ExtraFiles)
+	}
+	letGo(t, held)
+	held = tryHold(t, f)
+	letGo(t, held)
+	if err := held.Attach(cmd); err == nil || len(cmd.ExtraFiles) != 0 {
+		t.Errorf("%v, %v; want an error", err, cmd.ExtraFiles)
+	}
+}

@@ -1,0 +1,82 @@
+//go:build !portable
+
+package platform
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func (d *descriptor) inheritable() (*os.File, error) {
+	var fd int
+	err := again(func() (err error) {
+		fd, err = unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 3)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "lock"), nil
+}
+
+func inherited(number int) *os.File {
+	flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFD, 0)
+	if err != nil || flags&unix.FD_CLOEXEC != 0 {
+		return nil
+	}
+	fd, err := unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "inherited")
+}
+
+// heirs finds the processes that have a lock which another one took, by the locked file.
+//
+// A file is known by its name in the list and by what stat says, as some filesystems give
+// other names there than to stat (btrfs, overlay). Only descriptors with a lock are asked,
+// and no server is (AT_STATX_DONT_SYNC): whoever looks must not wait for a filesystem that
+// hangs.
+func heirs() map[FileID][]Heir {
+	found := map[FileID][]Heir{}
+	folders, err := os.ReadDir("/proc")
+	if err != nil || !procIsOurs() {
+		return found
+	}
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(folder.Name())
+		if err != nil {
+			continue
+		}
+		entries, _ := os.ReadDir("/proc/" + folder.Name() + "/fdinfo")
+		has := map[FileID]int{}
+		for _, entry := range entries {
+			info, err := os.ReadFile("/proc/" + folder.Name() + "/fdinfo/" + entry.Name())
+			if err != nil {
+				continue // closed since
+			}
+			for line := range strings.Lines(string(info)) {
+				text, is := strings.CutPrefix(line, "lock:")
+				if !is || !strings.Contains(text, "FLOCK") {
+					continue
+				}
+				l, ok := parseLock(text)
+				if !ok || l.kind != "FLOCK" || l.waits || l.pid == pid {
+					continue
+				}
+				has[l.file] = l.pid
+				var x unix.Statx_t
+				if unix.Statx(unix.AT_FDCWD, "/proc/"+folder.Name()+"/fd/"+entry.Name(), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &x) == nil {
+					has[FileID{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino}] = l.pid
+				}
+			}
+		}
+		for id, taker := range has {
+			found[id] = append(found[id], Heir{PID: pid, Taker: taker})
+		}
+	}
+	return found
+}

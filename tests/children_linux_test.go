@@ -1,0 +1,206 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+func init() { roles["agent"] = agent }
+
+// agent takes a lock again and again, in one of several ways, and has children work under
+// it, two at a time, until it is killed. Those inherit its role.
+func agent(args []string) error {
+	if args[0] == "work" {
+		return work(args[1:])
+	}
+	how, path := args[0], args[1]
+	for round := 0; ; round++ {
+		attach, release := func(*exec.Cmd) error { return nil }, func() error { return nil }
+		switch how {
+		case "holdfast":
+			held, err := lock.File{Path: path, Cmd: "agent"}.Acquire(context.Background())
+			if err != nil {
+				return err
+			}
+			attach, release = held.Attach, held.Release
+		case "flock": // as Go's libraries have it: close-on-exec
+			f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				return err
+			}
+			for err = syscall.EINTR; err == syscall.EINTR; {
+				err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+			}
+			if err != nil {
+				return err
+			}
+			release = f.Close
+		case "locked": // by whoever has started us
+		}
+		generation := fmt.Sprintf("%d.%d", os.Getpid(), round)
+		working, end, err := os.Pipe() // which is at its end when the last descendant is
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			c := exec.Command(os.Args[0], "work", path, generation, "1")
+			c.Stdout, c.Stderr = end, os.Stderr
+			if err := attach(c); err != nil {
+				return err
+			}
+			if err := c.Start(); err != nil {
+				return err
+			}
+			go c.Wait()
+		}
+		end.Close()
+		if _, err := working.Read(make([]byte, 1)); err != io.EOF {
+			return fmt.Errorf("waiting for the children: %w", err)
+		}
+		working.Close()
+		if err := release(); err != nil {
+			return err
+		}
+	}
+}
+
+// work is done for a generation, beside others of the same one, and has another child go on
+// when it ends. Everybody first puts up a mark, and then looks: of two generations at work
+// at once, one is bound to see the other.
+func work(args []string) error {
+	path, generation, further := args[0], args[1], args[2]
+	marks := path + ".marks"
+	if err := os.MkdirAll(marks, 0o700); err != nil {
+		return err
+	}
+	mark := filepath.Join(marks, fmt.Sprintf("%s-%d", generation, os.Getpid()))
+	if err := os.Mkdir(mark, 0o700); err != nil {
+		return err
+	}
+	look := func() error {
+		entries, err := os.ReadDir(marks)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			of, pid, _ := strings.Cut(e.Name(), "-")
+			if of == generation {
+				continue
+			}
+			if _, err := os.Stat("/proc/" + pid); err != nil || isZombie(pid) {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(marks, e.Name())); err == nil {
+				return os.WriteFile(path+".overlap."+generation, []byte(e.Name()), 0o600)
+			}
+		}
+		return nil
+	}
+	err := look()
+	time.Sleep(rand.N(5 * time.Millisecond)) // the work
+	if further != "0" {
+		c := exec.Command(os.Args[0], "work", path, generation, "0") // inherits what we have
+		c.Stdout, c.Stderr = os.Stdout, os.Stderr
+		err = errors.Join(err, c.Start())
+	}
+	return errors.Join(err, look(), os.Remove(mark))
+}
+
+// generations kills agents at random moments, and returns how many of them saw the work of
+// another generation, and what all have said. By then all have ended.
+func generations(t *testing.T, how string, kills int) (overlaps int, said, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "agents.lock")
+	ears, mouth, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ears.Close()
+	all := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(ears)
+		all <- string(text)
+	}()
+	launch := func() *exec.Cmd {
+		c := play(t, "agent", how, path)
+		if how == "flock(1)" {
+			c = play(t, "agent", "locked", path)
+			c.Path, c.Args = "/usr/bin/flock", append([]string{"flock", path, c.Path}, c.Args[1:]...)
+		}
+		c.Stderr = mouth
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var running []*exec.Cmd
+	for range 3 {
+		running = append(running, launch())
+	}
+	for range kills {
+		time.Sleep(rand.N(20 * time.Millisecond)) // any instruction
+		i := rand.IntN(len(running))
+		killAgent(running[i])
+		running[i] = launch()
+	}
+	for _, c := range running {
+		killAgent(c)
+	}
+	mouth.Close()
+	said = <-all
+	seen, err := filepath.Glob(path + ".overlap.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(seen), said, path
+}
+
+// killAgent kills an agent, and not its workers. That of flock(1) is its child.
+func killAgent(c *exec.Cmd) {
+	pid := strconv.Itoa(c.Process.Pid)
+	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	c.Process.Kill()
+	if filepath.Base(c.Path) == "flock" {
+		for _, child := range strings.Fields(string(children)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				syscall.Kill(n, syscall.SIGKILL)
+			}
+		}
+	}
+	c.Wait()
+}
+
+// TestChildren_Killed: agents with children and grandchildren are killed at any moment.
+// Nobody works beside the children of another generation, and the lock is free when the
+// last one has ended. What other locks make of it is logged.
+func TestChildren_Killed(t *testing.T) {
+	kills := chaosKills(t)
+	overlaps, said, path := generations(t, "holdfast", kills)
+	if overlaps > 0 || said != "" {
+		t.Errorf("%d times a generation worked beside another; said: %s", overlaps, said)
+	}
+	if code, out := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
+		t.Errorf("the lock afterwards: exit %d: %s", code, out)
+	}
+	t.Logf("holdfast: %d kills, %d overlaps", kills, overlaps)
+	kills /= 3
+	overlaps, _, _ = generations(t, "flock", kills)
+	t.Logf("flock(2), close-on-exec, as Go's libraries have it: %d kills, %d overlaps", kills, overlaps)
+	if _, err := os.Stat("/usr/bin/flock"); err == nil {
+		overlaps, _, _ = generations(t, "flock(1)", kills)
+		t.Logf("flock(1): %d kills, %d overlaps", kills, overlaps)
+	}
+}
