@@ -76,7 +76,8 @@ func (who *holders) findHeirs(takers []int, heirs []platform.Heir) {
 	isGone := func(pid int) bool { return who.gone != nil && pid == who.gone.PID }
 	var pids []int
 	for _, h := range heirs {
-		if isGone(h.Taker) || platform.Probe(platform.Process{PID: h.Taker}) == platform.Gone {
+		// The kernel does not say of a taker who has gone which pid that was, in a pid namespace.
+		if h.Taker == 0 || isGone(h.Taker) || platform.Probe(platform.Process{PID: h.Taker}) == platform.Gone {
 			pids = append(pids, h.PID)
 		}
 	}

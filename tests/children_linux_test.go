@@ -204,3 +204,27 @@ func TestChildren_Killed(t *testing.T) {
 		t.Logf("flock(1): %d kills, %d overlaps", kills, overlaps)
 	}
 }
+
+// TestChildren_InContainer: in a pid namespace the kernel does not tell the pid of a holder
+// who has gone; the children who have the lock are named all the same.
+func TestChildren_InContainer(t *testing.T) {
+	inside := func(script string) *exec.Cmd {
+		return exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, holdfast, filepath.Join(t.TempDir(), "a.lock"))
+	}
+	if out, err := inside("true").CombinedOutput(); err != nil {
+		t.Skipf("needs unshare(1), and the right to use it, to make a pid namespace: %v: %s", err, out)
+	}
+	out, err := inside(`
+		worker=$("$0" run -label job "$1" -- sh -c 'sleep 1000 >&- & echo $!')
+		"$0" status "$1"
+		kill -9 $worker
+		"$0" run "$1" -- echo mine, after $worker`).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	_, worker, _ := strings.Cut(lines[len(lines)-1], "mine, after ")
+	if want := fmt.Sprintf(", job) has gone; its process %s (sleep) still has the lock", worker); worker == "" || !strings.Contains(string(out), want) {
+		t.Errorf("%s\nwant %q", out, want)
+	}
+}
