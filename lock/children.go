@@ -39,7 +39,7 @@ import (
 //
 // Call it before cmd.Start, and release the lock after. It adds the descriptor to
 // cmd.ExtraFiles, at the first number that this process does not hand to its children
-// anyway.
+// anyway, and to cmd.Env what Environ adds.
 //
 // On failure cmd is as it was. The error matches ErrUnsupported where children can't hold:
 // in fallback mode, on a filesystem that is not trusted, and on systems other than Linux.
@@ -74,6 +74,7 @@ func (h *FileHold) Attach(cmd *exec.Cmd) error {
 		files = append(files, theirs) // closed by the garbage collector, like any file of a command
 	}
 	cmd.ExtraFiles = append(files, h.handed)
+	cmd.Env = h.environ(cmd.Environ())
 	return nil
 }
 

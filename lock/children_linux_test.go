@@ -144,6 +144,26 @@ func TestAttach_Killed(t *testing.T) {
 	wantFree(t, f.Path)
 }
 
+// TestHeldAbove_Gone: a lock that a process above has left to its children, us among them, is
+// not waited for. They are named, and not the dead.
+func TestHeldAbove_Gone(t *testing.T) {
+	f := queued(t)
+	p := start(t, "parent", f.Path)
+	p.Do("hold", "held")
+	child := descendant(t, p, "child")
+	p.Kill()
+	gone := inspect(t, f).Gone
+	if gone == nil {
+		t.Fatal("nobody has gone")
+	}
+	t.Setenv("HOLDFAST_HELD", fmt.Sprintf(`[{"path":%q,"nonce":%q,"pid":%d}]`, f.Path, gone.Nonce, gone.PID))
+	_, err := f.Acquire(t.Context())
+	if !errors.Is(err, lock.ErrReentrant) || !slices.Equal(pids(asLocked(t, err).Processes), []int{child}) ||
+		strings.Contains(err.Error(), "has it") {
+		t.Errorf("%v; want ErrReentrant, and %d named", err, child)
+	}
+}
+
 // TestAttach_Release: what a living holder releases is free, whatever its children do.
 func TestAttach_Release(t *testing.T) {
 	for _, how := range []string{"hold", "share"} {

@@ -27,10 +27,13 @@ func HoldOf(ctx context.Context) Hold {
 type lockPath string
 
 // reentrant returns an *ErrLocked that matches ErrReentrant if ctx carries a hold of this
-// very lock.
+// very lock, or a process from which this one comes has it.
 func (p *place) reentrant(ctx context.Context) error {
 	hold, ok := engine.HoldOf(ctx, lockPath(p.file.Path)).(Hold)
 	if !ok {
+		if locked := p.heldAbove(); locked != nil {
+			return locked
+		}
 		return nil
 	}
 	info := hold.Info()
@@ -44,20 +47,26 @@ func (p *place) reentrant(ctx context.Context) error {
 // and, in a folder that ignores case, by whatever case of its own.
 func (h *FileHold) is(identity any) bool {
 	path, ok := identity.(lockPath)
-	if !ok || h.Path() == string(path) {
-		return ok
+	return ok && sameLock(h.Path(), h.own.file.ID(), string(path))
+}
+
+// sameLock reports whether other is another path of the lock file at path, which has this
+// id.
+func sameLock(path string, id platform.FileID, other string) bool {
+	if path == other {
+		return true
 	}
-	mine, name := filepath.Base(h.Path()), filepath.Base(string(path))
+	mine, name := filepath.Base(path), filepath.Base(other)
 	if !strings.EqualFold(mine, name) {
 		return false
 	}
-	folder, err := folderOf(h.Path())
-	other, errOther := folderOf(string(path))
-	if err != nil || errOther != nil || folder != other {
+	folder, err := folderOf(path)
+	otherFolder, errOther := folderOf(other)
+	if err != nil || errOther != nil || folder != otherFolder {
 		return false
 	}
-	id, err := platform.IdentifyFile(string(path))
-	return mine == name || err == nil && id == h.own.file.ID()
+	otherID, err := platform.IdentifyFile(other)
+	return mine == name || err == nil && otherID == id
 }
 
 // folderOf identifies the folder that path lies in, by whatever name.

@@ -17,7 +17,8 @@ var (
 	ErrTimeout = errors.New("timed out waiting for the lock")
 
 	// ErrReentrant is matched by the *ErrLocked for a lock that the caller's own context
-	// holds: waiting for it would never end.
+	// holds, or a process from which the caller's comes (see FileHold.Environ): waiting
+	// for it would never end.
 	ErrReentrant = errors.New("the caller holds this lock already")
 
 	// ErrUnsupported is returned when File.RequireKernelLock is set and the

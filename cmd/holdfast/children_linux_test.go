@@ -160,3 +160,35 @@ func wantGone(t *testing.T, pid int) {
 		t.Errorf("pid %d is still there: %s", pid, stat)
 	}
 }
+
+// TestRunNested: whoever wants the lock that a process above has is told at once, and may go
+// on under that hold.
+func TestRunNested(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "a.lock")
+	p := start(t, "run", "-label", "above", path, "--", "sh", "-c", `"$0" run "$1" -- true; echo $?`, exe, path)
+	code, stdout, stderr := p.finish()
+	if code != 0 || stdout != "75\n" {
+		t.Errorf("exit code %d, the inner one %s", code, stdout)
+	}
+	wantText(t, stderr, "held by a process that has started this one", "pid "+strconv.Itoa(p.cmd.Process.Pid), "above", "-nested")
+	for _, how := range []string{"", "-close"} {
+		args := []string{"run"}
+		if how != "" {
+			args = append(args, how)
+		}
+		// Two levels down, and beside another lock.
+		stdout, stderr = wantCode(t, 7, append(args, path, "--", exe, "run", path+"2", "--",
+			exe, "run", "-nested", path, "--", "sh", "-c", `echo "$HOLDFAST_HELD"; exit 7`)...)
+		wantText(t, stdout, `"path":"`+path+`"`, `"path":"`+path+`2"`)
+		if stderr != "" {
+			t.Errorf("it said: %s", stderr)
+		}
+	}
+	// Nobody above has it: it is taken.
+	stdout, _ = wantCode(t, exitHeld, "run", "-nested", path, "--", exe, "status", path)
+	wantText(t, stdout, ": held")
+}

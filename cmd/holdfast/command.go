@@ -25,29 +25,25 @@ type hold interface {
 	Fence() (int64, error)
 	Lost() <-chan struct{}
 	Attach(*exec.Cmd) error
+	Environ([]string) []string
 	LeaveToChildren() (left bool, err error)
 }
 
 // supervise runs the command under a lock that is held, and returns the exit code
-// that it calls for. lost reports that the lock was lost meanwhile.
+// that it calls for. lost reports that the lock was lost meanwhile. Without a hold of
+// ours (nil) it runs under that of a process above.
 func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-chan os.Signal) (code int, lost bool) {
-	// Without a fence the command is not run: one that relies on it would have to
-	// refuse all its work, or worse, take an empty string for a number.
-	fence, err := held.Fence()
-	if err != nil {
-		return a.fail(err), false
-	}
 	cmd := exec.Command(o.command[0], o.command[1:]...)
-	// These are files, which the command inherits: nothing is copied in between.
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
-	cmd.Env = append(os.Environ(), lockVar+"="+held.Path(), fenceVar+"="+strconv.FormatInt(fence, 10))
-	cmd.SysProcAttr = dieWithUs()
-	if !o.close {
-		// If children can't hold the lock here, it is ours alone.
-		if err := held.Attach(cmd); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	var loss <-chan struct{}
+	if held != nil {
+		if err := equip(cmd, held, o.close); err != nil {
 			return a.fail(err), false
 		}
+		loss = held.Lost()
 	}
+	// These are files, which the command inherits: nothing is copied in between.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.SysProcAttr = dieWithUs()
 	started, ended := launch(cmd)
 	if err := <-started; err != nil {
 		return a.cannotRun(err), false
@@ -56,7 +52,6 @@ func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-ch
 	if descendants != nil {
 		descendants.command, died = cmd.Process.Pid, descendants.died
 	}
-	loss := held.Lost()
 	for {
 		select {
 		case err := <-ended:
@@ -81,6 +76,26 @@ func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-ch
 			descendants.ask()
 		}
 	}
+}
+
+// equip gives the command what it is to have of the lock.
+//
+// Without a fence the command is not run: one that relies on it would have to refuse all
+// its work, or worse, take an empty string for a number.
+func equip(cmd *exec.Cmd, held hold, alone bool) error {
+	fence, err := held.Fence()
+	if err != nil {
+		return err
+	}
+	cmd.Env = held.Environ(append(os.Environ(), lockVar+"="+held.Path(), fenceVar+"="+strconv.FormatInt(fence, 10)))
+	if alone {
+		return nil
+	}
+	// If children can't hold the lock here, it is ours alone.
+	if err := held.Attach(cmd); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
 }
 
 // launch starts the command, and reports when it has started and when it has

@@ -65,7 +65,7 @@ func (c *command) manual() string {
 	return "usage: " + c.synopsis + "\n\n" + c.help
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] LOCK -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] LOCK -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -77,6 +77,8 @@ why they are believed to be alive, and again when the holder changes.
   -try           do not wait
   -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
                  the wait has no end
+  -nested        if a process from which holdfast comes has the lock, run COMMAND under
+                 that hold, and take none. Without it, that is exit code 75 at once
   -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
                  holdfast was killed, whatever COMMAND has left behind
   -kill-tree     also end all descendants of COMMAND, even those in the background, when
@@ -100,6 +102,10 @@ The command inherits standard input, output and error, and finds in its environm
   HOLDFAST_FENCE   a number greater than that of every earlier holder. Hand it to
                    what the command writes to: if that refuses a number smaller than
                    the greatest it has seen, a writer who came too late does no harm
+
+  HOLDFAST_HELD    JSON, [{"path", "nonce", "pid"}]: the locks held by holdfast and by
+                   the processes above it. Whoever wants one of them again is refused
+                   (see -nested), as long as that nonce is in the lock file
 
 Every signal that can be caught is handed on to the command. A Ctrl-C, Ctrl-\ or Ctrl-Z
 of the terminal reaches the command by itself, and only once. Some signals are
@@ -126,8 +132,9 @@ holds (see holdfast doctor), the command is sent SIGTERM.
 exit codes:
   the command's own, or 128+n if it died of signal n
   64   wrong use, such as a folder as LOCK
-  75   the lock could not be had (somebody holds it, or the timeout passed), and the
-       command was not run; another code with -conflict-exit-code
+  75   the lock could not be had (somebody holds it, or the timeout passed, or, without
+       -nested, a process above holds it), and the command was not run; another code
+       with -conflict-exit-code
   118  the lock was lost while the command ran
   126  the command could not be executed
   127  the command was not found

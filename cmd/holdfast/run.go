@@ -22,6 +22,7 @@ type runOptions struct {
 	conflict int
 	// close keeps the lock from the command: it is holdfast's alone.
 	close    bool
+	nested   bool
 	killTree bool
 	grace    time.Duration
 	label    string
@@ -46,6 +47,14 @@ func (a *app) run(args []string) int {
 			return a.misuse("run", "-kill-tree can't be had here: "+oneLine(err))
 		}
 	}
+	if o.nested {
+		if above, err := (lock.File{Path: o.lock}).HeldAbove(); err != nil {
+			return a.fail(err)
+		} else if above != nil {
+			code, _ := a.supervise(o, descendants, nil, signals)
+			return code
+		}
+	}
 	held, code := a.take(o, signals)
 	if held == nil {
 		return code
@@ -60,6 +69,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	duration(flags, &o.timeout, "timeout")
 	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
 	flags.BoolVar(&o.close, "close", false, "")
+	flags.BoolVar(&o.nested, "nested", false, "")
 	flags.BoolVar(&o.killTree, "kill-tree", false, "")
 	o.grace = 10 * time.Second
 	duration(flags, &o.grace, "grace")
@@ -200,7 +210,12 @@ func (a *app) taken(o runOptions, err error) int {
 		return a.fail(err)
 	}
 	path := visible(locked.Path)
-	if errors.Is(err, lock.ErrTimeout) {
+	if errors.Is(err, lock.ErrReentrant) {
+		a.say(path + " is held by a process that has started this one, and would be waited for in vain; the command was not run")
+		describe(a.stderr, refusal(locked))
+		a.more("with -nested, it runs under that hold")
+		return o.conflict
+	} else if errors.Is(err, lock.ErrTimeout) {
 		a.say(fmt.Sprintf("%s is still locked after %s; the command was not run", path, o.timeout))
 	} else {
 		a.say(path + " is locked; the command was not run")

@@ -123,6 +123,7 @@ func (h *fakeHold) Path() string                   { return "/fake" }
 func (h *fakeHold) Fence() (int64, error)          { return 1, nil }
 func (h *fakeHold) Lost() <-chan struct{}          { return h.lost }
 func (h *fakeHold) Attach(*exec.Cmd) error         { return lock.ErrUnsupported }
+func (h *fakeHold) Environ(env []string) []string  { return env }
 func (h *fakeHold) LeaveToChildren() (bool, error) { return false, h.release }
 
 func TestCommandIsEndedWhenLockIsLost(t *testing.T) {

@@ -1,0 +1,100 @@
+package lock
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// heldVar is the environment variable that names the locks of the processes from which this
+// one comes: JSON, an array of held, the outermost first.
+const heldVar = "HOLDFAST_HELD"
+
+// errAbove is the cause of an error that is ErrReentrant because of a process above.
+var errAbove = fmt.Errorf("%w, by way of a process from which it comes", ErrReentrant)
+
+// held is a lock that a process above has, or had. It counts only if its nonce is still in
+// the lock file.
+type held struct {
+	Path  string `json:"path"` // absolute
+	Nonce string `json:"nonce"`
+	PID   int    `json:"pid"` // of the process above
+}
+
+// Environ returns env, an environment as os.Environ has it, for a process that is to know of
+// this lock. Its HOLDFAST_HELD names the lock, beside those that env names already. As long
+// as the lock is held, acquiring it in that process fails at once with ErrReentrant, as the
+// process would wait for its own end. Attach does this by itself.
+func (h *FileHold) Environ(env []string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.environ(env)
+}
+
+// environ is Environ for a caller that has h.mu.
+func (h *FileHold) environ(env []string) []string {
+	above, kept := []held{}, make([]string, 0, len(env)+1)
+	for _, e := range env {
+		if value, is := strings.CutPrefix(e, heldVar+"="); is {
+			above = parseHeld(value) // the last one counts, as for package exec
+		} else {
+			kept = append(kept, e)
+		}
+	}
+	above = slices.DeleteFunc(above, func(a held) bool { return a.Path == h.Path() })
+	value, _ := json.Marshal(append(above, held{Path: h.Path(), Nonce: h.own.claim.Nonce, PID: h.own.claim.PID})) // texts and a number can't fail
+	return append(kept, heldVar+"="+string(value))
+}
+
+// parseHeld reads the variable. A value that it can't understand names no lock.
+func parseHeld(value string) (all []held) {
+	if json.Unmarshal([]byte(value), &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// HeldAbove returns an *ErrLocked if a process from which this one comes has this lock:
+// HOLDFAST_HELD must say so, and the lock file still. Otherwise it returns nil. The work of
+// this process goes on under that hold, for as long as the hold lasts.
+func (f File) HeldAbove() (*ErrLocked, error) {
+	p, err := f.locate()
+	if err != nil {
+		return nil, err
+	}
+	return p.heldAbove(), nil
+}
+
+// heldAbove returns an *ErrLocked that matches ErrReentrant if a process above has this very
+// lock, or has left it to its children, of whom this may be one.
+func (p *place) heldAbove() *ErrLocked {
+	value := os.Getenv(heldVar)
+	if value == "" {
+		return nil
+	}
+	f, err := p.look(p.file.Path)
+	if err != nil {
+		return nil
+	}
+	_ = f.close()
+	if f.claim == nil || f.claim.Nonce == "" {
+		return nil
+	}
+	for _, above := range parseHeld(value) {
+		if above.Nonce != f.claim.Nonce || !sameLock(p.file.Path, f.file.ID(), above.Path) {
+			continue
+		}
+		locked := p.holder()
+		switch {
+		case locked == nil:
+		case locked.Gone != nil: // and is named as such
+			locked.Cause = errAbove
+		default:
+			locked.Cause = fmt.Errorf("%w: pid %d has it", errAbove, above.PID)
+		}
+		return locked
+	}
+	return nil
+}

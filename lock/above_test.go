@@ -1,0 +1,97 @@
+package lock_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// heldIn takes HOLDFAST_HELD from an environment, and has it be this process's.
+func heldIn(t *testing.T, env []string) string {
+	t.Helper()
+	value, found := strings.CutPrefix(env[len(env)-1], "HOLDFAST_HELD=")
+	if !found {
+		t.Fatalf("%q; want HOLDFAST_HELD last", env)
+	}
+	t.Setenv("HOLDFAST_HELD", value)
+	return value
+}
+
+// TestHeldAbove: a lock that a process above has is not waited for, by whatever name of its
+// folder. A lock that it had counts for nothing.
+func TestHeldAbove(t *testing.T) {
+	dir := t.TempDir()
+	f := lock.File{Path: filepath.Join(dir, "a.lock"), Cmd: "above"}
+	held, other := tryHold(t, f), tryHold(t, lock.File{Path: filepath.Join(dir, "b.lock")})
+	defer letGo(t, other)
+	env := held.Environ(other.Environ([]string{"A=1", "HOLDFAST_HELD=somebody's", "B=2"}))
+	value := heldIn(t, env)
+	var above []map[string]any
+	if err := json.Unmarshal([]byte(value), &above); err != nil || len(above) != 2 || above[1]["path"] != held.Path() ||
+		above[1]["nonce"] != held.Info().Nonce || above[1]["pid"] != float64(os.Getpid()) || len(env) != 3 {
+		t.Errorf("%q (%v)", env, err)
+	}
+	if again := held.Environ(env); again[len(again)-1] != env[len(env)-1] {
+		t.Errorf("%q; want it named once", again)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Skip("needs symbolic links, to name a folder twice: ", err)
+	}
+	ctx := t.Context()
+	for _, f := range []lock.File{f, {Path: filepath.Join(link, "a.lock")}} {
+		for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
+			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": f.AcquireShared, "TryAcquireShared": f.TryAcquireShared,
+		} {
+			_, err := acquire(ctx)
+			locked := asLocked(t, err)
+			if !errors.Is(err, lock.ErrReentrant) || locked.Info == nil || !strings.Contains(err.Error(), "pid "+strconv.Itoa(os.Getpid())+" has it") {
+				t.Errorf("%s: %v; want ErrReentrant, and who", name, err)
+			}
+		}
+		ran := 0
+		work := func(context.Context) error { ran++; return nil }
+		if err := f.Do(ctx, work); !errors.Is(err, lock.ErrReentrant) {
+			t.Errorf("Do: %v; want ErrReentrant", err)
+		}
+		f.Nested = true
+		if err := errors.Join(f.Do(ctx, work), f.DoShared(ctx, work)); err != nil {
+			t.Errorf("nested: %v", err)
+		}
+		if did, err := f.TryDo(ctx, work); !did || err != nil || ran != 3 {
+			t.Errorf("nested: %v, %v, ran %d times", did, err, ran)
+		}
+	}
+	letGo(t, held)
+	if above, err := f.HeldAbove(); above != nil || err != nil {
+		t.Errorf("%v, %v; want nobody", above, err)
+	}
+	held = tryHold(t, f) // another nonce: as anybody else's
+	if _, err := f.TryAcquire(ctx); errors.Is(err, lock.ErrReentrant) || asLocked(t, err).Cause != nil {
+		t.Errorf("%v; want it locked, and not by a process above", err)
+	}
+	letGo(t, held)
+	for _, odd := range []string{"", "x", "{}", `[{"path":7}]`, `[{"path":"` + f.Path + `"}]`} {
+		t.Setenv("HOLDFAST_HELD", odd)
+		letGo(t, tryHold(t, f))
+	}
+}
+
+// TestHeldAbove_Dead: a process above that died is in nobody's way.
+func TestHeldAbove_Dead(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	leaveDeadClaim(t, f.Path)
+	s, err := f.Inspect(t.Context())
+	if err != nil || s.State != lock.StateDead {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	t.Setenv("HOLDFAST_HELD", `[{"path":"`+f.Path+`","nonce":"`+s.Info.Nonce+`","pid":1}]`)
+	takeOver(t, f.Path)
+}
