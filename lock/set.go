@@ -26,13 +26,32 @@ type Set struct{ held []Hold } // in the order in which they were acquired
 //
 // A lock that is named twice is ErrInvalidName.
 func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
+	return acquireAll(ctx, files, File.Acquire)
+}
+
+// TryAcquireAll is AcquireAll without waiting: see File.TryAcquire.
+func TryAcquireAll(ctx context.Context, files ...File) (*Set, error) {
+	return acquireAll(ctx, files, File.TryAcquire)
+}
+
+// AcquireAllShared is AcquireAll for shared locks: see File.AcquireShared.
+func AcquireAllShared(ctx context.Context, files ...File) (*Set, error) {
+	return acquireAll(ctx, files, File.AcquireShared)
+}
+
+// TryAcquireAllShared is TryAcquireAll for shared locks: see File.TryAcquireShared.
+func TryAcquireAllShared(ctx context.Context, files ...File) (*Set, error) {
+	return acquireAll(ctx, files, File.TryAcquireShared)
+}
+
+func acquireAll(ctx context.Context, files []File, acquire func(File, context.Context) (*FileHold, error)) (*Set, error) {
 	ordered, err := canonical(files)
 	if err != nil {
 		return nil, err
 	}
 	s := &Set{}
 	for _, f := range ordered {
-		held, err := f.Acquire(ctx)
+		held, err := acquire(f, ctx)
 		if err != nil {
 			return nil, joined(err, s.Release())
 		}

@@ -8,15 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/lock"
 )
 
 // What the command finds in its environment.
 const (
-	lockVar  = "HOLDFAST_LOCK"  // the lock file, absolute
-	fenceVar = "HOLDFAST_FENCE" // FileHold.Fence, decimal
+	lockVar  = "HOLDFAST_LOCK"  // the lock files, absolute, a line each
+	fenceVar = "HOLDFAST_FENCE" // FileHold.Fence of each, decimal
 )
 
 // hold is what is needed of a *lock.FileHold; a test has one that it can lose.
@@ -29,20 +31,16 @@ type hold interface {
 	LeaveToChildren() (left bool, err error)
 }
 
-// supervise runs the command under a lock that is held, and returns the exit code
-// that it calls for. lost reports that the lock was lost meanwhile. Without a hold of
-// ours (nil) it runs under that of a process above.
-func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-chan os.Signal) (code int, lost bool) {
+// supervise runs the command under the locks that are held, and returns the exit code that
+// it calls for. lost reports that a lock was lost meanwhile. If none is ours, the command
+// runs under the hold of a process above.
+func (a *app) supervise(o runOptions, descendants *tree, held []hold, signals <-chan os.Signal) (code int, lost bool) {
 	cmd := exec.Command(o.command[0], o.command[1:]...)
-	var loss <-chan struct{}
-	if held != nil {
-		if err := equip(cmd, held, o.close); err != nil {
-			return a.fail(err), false
-		}
-		loss = held.Lost()
+	if err := o.equip(cmd, held); err != nil {
+		return a.fail(err), false
 	}
 	// These are files, which the command inherits: nothing is copied in between.
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, o.stderr
 	cmd.SysProcAttr = dieWithUs()
 	started, ended := launch(cmd)
 	if err := <-started; err != nil {
@@ -52,6 +50,9 @@ func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-ch
 	if descendants != nil {
 		descendants.command, died = cmd.Process.Pid, descendants.died
 	}
+	over := make(chan struct{})
+	defer close(over)
+	losses := lossesOf(held, over)
 	for {
 		select {
 		case err := <-ended:
@@ -68,9 +69,9 @@ func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-ch
 			if endsWait(s) {
 				descendants.ask()
 			}
-		case <-loss:
-			loss, lost = nil, true // a closed channel would be ready for ever
-			a.say("lost " + visible(held.Path()) + ": its lock file is no longer ours")
+		case h := <-losses:
+			lost = true
+			a.say("lost " + visible(h.Path()) + ": its lock file is no longer ours")
 			a.more("someone removed it, or took us for dead; others may be at work under that lock, so the command is asked to end")
 			terminate(cmd.Process)
 			descendants.ask()
@@ -78,22 +79,60 @@ func (a *app) supervise(o runOptions, descendants *tree, held hold, signals <-ch
 	}
 }
 
-// equip gives the command what it is to have of the lock.
+// lossesOf returns a channel of the holds that are lost, until over is closed.
+func lossesOf(held []hold, over <-chan struct{}) <-chan hold {
+	losses := make(chan hold)
+	for _, h := range held {
+		go func() {
+			select {
+			case <-h.Lost():
+			case <-over:
+				return
+			}
+			select {
+			case losses <- h:
+			case <-over:
+			}
+		}()
+	}
+	return losses
+}
+
+// equip gives the command what it is to have of the locks.
 //
 // Without a fence the command is not run: one that relies on it would have to refuse all
-// its work, or worse, take an empty string for a number.
-func equip(cmd *exec.Cmd, held hold, alone bool) error {
-	fence, err := held.Fence()
-	if err != nil {
-		return err
-	}
-	cmd.Env = held.Environ(append(os.Environ(), lockVar+"="+held.Path(), fenceVar+"="+strconv.FormatInt(fence, 10)))
-	if alone {
+// its work, or worse, take an empty string for a number. Readers have no fence, and no
+// variable that could be taken for one.
+func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
+	if len(held) == 0 {
 		return nil
 	}
-	// If children can't hold the lock here, it is ours alone.
-	if err := held.Attach(cmd); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
+	var paths, fences []string
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, fenceVar+"=") })
+	for _, h := range held {
+		paths = append(paths, h.Path())
+		if !o.shared {
+			fence, err := h.Fence()
+			if err != nil {
+				return err
+			}
+			fences = append(fences, strconv.FormatInt(fence, 10))
+		}
+		env = h.Environ(env)
+	}
+	env = append(env, lockVar+"="+strings.Join(paths, "\n"))
+	if !o.shared {
+		env = append(env, fenceVar+"="+strings.Join(fences, "\n"))
+	}
+	cmd.Env = env
+	if o.close {
+		return nil
+	}
+	for _, h := range held {
+		// If children can't hold the lock here, it is ours alone.
+		if err := h.Attach(cmd); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
 	}
 	return nil
 }
@@ -140,11 +179,31 @@ func (a *app) ended(err error) int {
 	return a.fail(err)
 }
 
-// letGo releases the lock, unless descendants of the command have it, and returns the exit
-// code of it all. A lost lock has a code of its own, whatever the command's is: others may
-// have been at work under the same lock, and whoever retries, or takes the command's word,
-// must know. If anything else fails here, the command's own failure says more than ours.
-func (a *app) letGo(held hold, code int, lost bool) int {
+// letGo releases the locks, except those that descendants of the command have, and returns
+// the exit code of it all. A lost lock has a code of its own, whatever the command's is:
+// others may have been at work under the same lock, and whoever retries, or takes the
+// command's word, must know. If anything else fails here, the command's own failure says
+// more than ours.
+func (a *app) letGo(held []hold, code int, lost bool) int {
+	isLost, failed := lost, false
+	for _, h := range slices.Backward(held) {
+		err := a.letGoOf(h, lost)
+		isLost = isLost || errors.Is(err, lock.ErrLost)
+		failed = failed || err != nil
+	}
+	switch {
+	case isLost:
+		a.say(fmt.Sprintf("exit code %d, as the lock was lost; the command's own exit code was %d", exitLost, code))
+		return exitLost
+	case !failed || code != exitOK:
+		return code
+	}
+	return exitError
+}
+
+// letGoOf releases one lock, or leaves it to what the command has left behind. It tells what
+// becomes of the lock.
+func (a *app) letGoOf(held hold, lost bool) error {
 	left, err := held.LeaveToChildren()
 	isLost := errors.Is(err, lock.ErrLost)
 	switch {
@@ -158,14 +217,7 @@ func (a *app) letGo(held hold, code int, lost bool) int {
 		a.say("releasing the lock: " + oneLine(err))
 		a.more("its lock file may still be there; as its holder is gone now, the next one takes it over")
 	}
-	switch {
-	case lost || isLost:
-		a.say(fmt.Sprintf("exit code %d, as the lock was lost; the command's own exit code was %d", exitLost, code))
-		return exitLost
-	case err == nil || code != exitOK:
-		return code
-	}
-	return exitError
+	return err
 }
 
 // tellHeirs says who has the lock when holdfast itself has ended. It may be a daemon that

@@ -65,7 +65,7 @@ func (c *command) manual() string {
 	return "usage: " + c.synopsis + "\n\n" + c.help
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] LOCK -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -74,9 +74,15 @@ someone holds the lock; beside it appears LOCK.flock, the queue of those who wan
 which stays. After one second of waiting, holdfast says who holds the lock and
 why they are believed to be alive, and again when the holder changes.
 
+Of several LOCKs all are held, or none. They are taken in an order that does not depend
+on the order of the arguments. So two calls that want the same locks never wait for each
+other.
+
   -try           do not wait
   -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
                  the wait has no end
+  -shared        as a reader: any number of readers hold a lock together, but not beside
+                 an exclusive holder
   -nested        if a process from which holdfast comes has the lock, run COMMAND under
                  that hold, and take none. Without it, that is exit code 75 at once
   -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
@@ -95,13 +101,22 @@ why they are believed to be alive, and again when the holder changes.
                  only if it is plain words or a flag: a command line may hold secrets
                  (PGPASSWORD=..., a URL with a password), which are not shown. A secret
                  that is a plain word, and the first argument, can't be told from others
+  -quiet         holdfast says nothing on standard error, which is COMMAND's alone; the
+                 exit code tells
+  -stale-after D the age beyond which a claim that proves nothing (another program's,
+                 another host's) is taken for a dead holder's: 2h without it; "never" for
+                 never
+  -require-kernel-lock
+                 fail where the kernel can't prove whether a holder lives (see doctor)
 
 The command inherits standard input, output and error, and finds in its environment
 
   HOLDFAST_LOCK    the lock file, as an absolute path
   HOLDFAST_FENCE   a number greater than that of every earlier holder. Hand it to
                    what the command writes to: if that refuses a number smaller than
-                   the greatest it has seen, a writer who came too late does no harm
+                   the greatest it has seen, a writer who came too late does no harm.
+                   Readers (-shared) have none. For several LOCKs both variables have a
+                   line for each, in the order in which they were taken
 
   HOLDFAST_HELD    JSON, [{"path", "nonce", "pid"}]: the locks held by holdfast and by
                    the processes above it. Whoever wants one of them again is refused

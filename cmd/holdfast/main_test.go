@@ -39,6 +39,10 @@ var roles = map[string]func(args []string) int{
 		fmt.Println(os.Getenv(fenceVar))
 		return 0
 	},
+	"stderr": func([]string) int {
+		fmt.Fprintln(os.Stderr, "to stderr")
+		return 0
+	},
 	// hold says that it runs, and ends when its input does.
 	"hold": func([]string) int {
 		fmt.Println("ready")

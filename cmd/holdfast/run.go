@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -25,8 +26,12 @@ type runOptions struct {
 	nested   bool
 	killTree bool
 	grace    time.Duration
+	shared   bool
+	quiet    bool
+	stderr   io.Writer // the command's; ours too, unless quiet
+	file     lock.File // the options of each lock
 	label    string
-	lock     string
+	locks    []string
 	command  []string
 }
 
@@ -35,6 +40,12 @@ func (a *app) run(args []string) int {
 	if !ok {
 		return code
 	}
+	o.stderr = a.stderr
+	if o.quiet {
+		silent := *a
+		silent.stderr = io.Discard
+		a = &silent
+	}
 	// From here on a signal must not end us before the lock is let go.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, runSignals()...)
@@ -42,21 +53,18 @@ func (a *app) run(args []string) int {
 
 	var descendants *tree
 	if o.killTree {
-		var err error
-		if descendants, err = newTree(o.grace); err != nil {
+		t, err := newTree(o.grace)
+		if err != nil {
 			return a.misuse("run", "-kill-tree can't be had here: "+oneLine(err))
 		}
+		descendants = t
 	}
-	if o.nested {
-		if above, err := (lock.File{Path: o.lock}).HeldAbove(); err != nil {
-			return a.fail(err)
-		} else if above != nil {
-			code, _ := a.supervise(o, descendants, nil, signals)
-			return code
-		}
+	files, err := o.files()
+	if err != nil {
+		return a.fail(err)
 	}
-	held, code := a.take(o, signals)
-	if held == nil {
+	held, code, ok := a.take(o, files, signals)
+	if !ok {
 		return code
 	}
 	code, lost := a.supervise(o, descendants, held, signals)
@@ -70,6 +78,10 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
 	flags.BoolVar(&o.close, "close", false, "")
 	flags.BoolVar(&o.nested, "nested", false, "")
+	flags.BoolVar(&o.shared, "shared", false, "")
+	flags.BoolVar(&o.quiet, "quiet", false, "")
+	flags.BoolVar(&o.file.RequireKernelLock, "require-kernel-lock", false, "")
+	flags.Func("stale-after", "", o.staleAfter)
 	flags.BoolVar(&o.killTree, "kill-tree", false, "")
 	o.grace = 10 * time.Second
 	duration(flags, &o.grace, "grace")
@@ -87,7 +99,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	return o, exitOK, true
 }
 
-// arguments takes "LOCK -- COMMAND...", and returns what is wrong with it. Package flag
+// arguments takes "LOCK... -- COMMAND...", and returns what is wrong with it. Package flag
 // stops at LOCK, or behind a "--" before it (for a lock whose name begins with "-"). So the
 // "--" behind LOCK is still there.
 func (o *runOptions) arguments(args []string) (wrong string) {
@@ -100,24 +112,64 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 		return fmt.Sprintf("-conflict-exit-code %d would hide that the lock was lost, which is what %[1]d says", exitLost)
 	case len(args) == 0:
 		return "LOCK is missing"
-	case len(args) == 1:
+	}
+	end := slices.Index(args, "--")
+	switch {
+	case end < 0 && len(args) == 1:
 		return "there is no command to run"
-	case args[1] != "--" && strings.HasPrefix(args[1], "-"):
-		return fmt.Sprintf("flags go before LOCK: %s", visible(args[1]))
-	case slices.Index(args, "--") > 1:
-		several := args[:slices.Index(args, "--")]
-		return fmt.Sprintf("one LOCK is wanted before \"--\", not %d (%s); to hold several, nest them, everywhere in the same order: %s",
-			len(several), visible(strings.Join(several, " ")), "holdfast run A.lock -- holdfast run B.lock -- COMMAND...")
-	case args[1] != "--":
+	case end < 0 && !strings.HasPrefix(args[1], "-"):
 		return "the command goes behind \"--\", so that its flags are its own"
-	case len(args) == 2:
+	case end < 0:
+		end = len(args)
+	case end == 0:
+		return "LOCK is missing"
+	}
+	for _, arg := range args[1:end] {
+		if strings.HasPrefix(arg, "-") {
+			return fmt.Sprintf("flags go before LOCK: %s", visible(arg))
+		}
+	}
+	if end+1 >= len(args) {
 		return "there is no command behind \"--\""
 	}
-	if wrong := noLock(args[0]); wrong != "" {
-		return wrong
+	for _, path := range args[:end] {
+		if wrong := noLock(path); wrong != "" {
+			return wrong
+		}
 	}
-	o.lock, o.command = args[0], args[2:]
+	o.locks, o.command = args[:end], args[end+1:]
 	return ""
+}
+
+// staleAfter reads the flag of that name.
+func (o *runOptions) staleAfter(text string) error {
+	if text == "never" {
+		o.file.StaleAfter = -1
+		return nil
+	}
+	d, err := span(text)
+	if err == nil && d == 0 {
+		err = errors.New("no age at all would take every holder of whom nothing is known for dead; the least is 1ns")
+	}
+	o.file.StaleAfter = d
+	return err
+}
+
+// files returns the locks to take: with -nested, only those that no process above has.
+func (o *runOptions) files() (files []lock.File, err error) {
+	for _, path := range o.locks {
+		file := o.file
+		file.Path, file.Cmd = path, o.title()
+		if o.nested {
+			if above, err := file.HeldAbove(); err != nil {
+				return nil, err
+			} else if above != nil {
+				continue
+			}
+		}
+		files = append(files, file)
+	}
+	return files, nil
 }
 
 // title is what the lock file says of us.
@@ -128,14 +180,39 @@ func (o *runOptions) title() string {
 	return label(o.command)
 }
 
-func (o *runOptions) acquire(ctx context.Context, file lock.File) (*lock.FileHold, error) {
-	if o.try || isObstacle(o.lock) {
-		return file.TryAcquire(ctx)
+// acquire gets the locks as the options say, all or none.
+func (o *runOptions) acquire(ctx context.Context, files []lock.File) ([]hold, error) {
+	acquire, try := lock.AcquireAll, lock.TryAcquireAll
+	if o.shared {
+		acquire, try = lock.AcquireAllShared, lock.TryAcquireAllShared
 	}
+	limited := ctx
 	if o.timed {
-		return file.AcquireWithin(ctx, o.timeout)
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
 	}
-	return file.Acquire(ctx)
+	if o.try || o.timed && o.timeout == 0 || slices.ContainsFunc(o.locks, isObstacle) {
+		acquire, limited = try, ctx
+	}
+	set, err := acquire(limited, files...)
+	var locked *lock.ErrLocked
+	if err != nil && !errors.As(err, &locked) && limited.Err() != nil && ctx.Err() == nil {
+		// The limit had passed before the look at one of them. As for AcquireWithin, what is
+		// free needs no time.
+		set, err = try(ctx, files...)
+		if errors.As(err, &locked) && locked.Cause == nil {
+			locked.Waited, locked.Cause = o.timeout, lock.ErrTimeout
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []hold
+	for _, h := range set.Held() {
+		all = append(all, h.(*lock.FileHold))
+	}
+	return all, nil
 }
 
 // isObstacle reports whether something is at a lock's path that no holder put there: a
@@ -146,32 +223,37 @@ func isObstacle(path string) bool {
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// take acquires the lock. If it can't, the command is over with this exit code.
-func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.FileHold, int) {
+// take acquires the locks. If it can't, ok is false, and the command is over with this exit
+// code.
+func (a *app) take(o runOptions, files []lock.File, signals <-chan os.Signal) (held []hold, code int, ok bool) {
 	type result struct {
-		held *lock.FileHold
+		held []hold
 		err  error
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	file := lock.File{Path: o.lock, Cmd: o.title()}
 	// Acquire goes on beside us, and signals and notices are handled here, one at a time.
 	// So no message can follow the news that it contradicts.
 	results := make(chan result, 1)
 	go func() {
-		held, err := o.acquire(ctx, file)
+		held, err := o.acquire(ctx, files)
 		results <- result{held, err}
 	}()
 
-	wait := waitNotice{file: file}
+	var waits []*waitNotice
+	for _, file := range files {
+		waits = append(waits, &waitNotice{file: file})
+	}
 	ticker := time.NewTicker(noticeEvery)
 	defer ticker.Stop()
 	var caught os.Signal
 	for {
 		select {
 		case <-ticker.C:
-			if caught == nil {
-				a.tellWait(ctx, &wait)
+			for _, wait := range waits {
+				if caught == nil {
+					a.tellWait(ctx, wait)
+				}
 			}
 		case s := <-signals:
 			// Acquire is still waited for: when it returns nothing is left behind.
@@ -182,17 +264,17 @@ func (a *app) take(o runOptions, signals <-chan os.Signal) (*lock.FileHold, int)
 			suspend(s)
 		case r := <-results:
 			if caught != nil {
-				return nil, a.gaveUp(r.held, caught)
+				return nil, a.gaveUp(r.held, caught), false
 			}
-			return r.held, a.taken(o, r.err)
+			return r.held, a.taken(o, r.err), r.err == nil
 		}
 	}
 }
 
-// gaveUp finishes a wait that a signal ended. The lock may have come just then.
-func (a *app) gaveUp(held *lock.FileHold, s os.Signal) int {
-	if held != nil {
-		if err := held.Release(); err != nil {
+// gaveUp finishes a wait that a signal ended. The locks may have come just then.
+func (a *app) gaveUp(held []hold, s os.Signal) int {
+	for _, h := range slices.Backward(held) {
+		if _, err := h.LeaveToChildren(); err != nil { // there are none
 			a.say("releasing the lock: " + oneLine(err))
 		}
 	}

@@ -92,16 +92,21 @@ func unknownFlag(flags *flag.FlagSet, err error) string {
 
 // duration adds a flag for a span of time. Its errors help people who forget the unit.
 func duration(flags *flag.FlagSet, p *time.Duration, name string) {
-	flags.Func(name, "", func(text string) error {
-		d, err := time.ParseDuration(text)
-		if _, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && strings.ContainsFunc(text, unicode.IsDigit) {
-			return fmt.Errorf("it has no unit; did you mean %ss, or %[1]sm?", text)
-		} else if err != nil {
-			return errors.New("it is no span of time, such as 90s, 10m or 1h30m")
-		} else if d < 0 {
-			return errors.New("it is negative")
-		}
-		*p = d
-		return nil
+	flags.Func(name, "", func(text string) (err error) {
+		*p, err = span(text)
+		return err
 	})
+}
+
+// span reads a span of time.
+func span(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if _, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && strings.ContainsFunc(text, unicode.IsDigit) {
+		return 0, fmt.Errorf("it has no unit; did you mean %ss, or %[1]sm?", text)
+	} else if err != nil {
+		return 0, errors.New("it is no span of time, such as 90s, 10m or 1h30m")
+	} else if d < 0 {
+		return 0, errors.New("it is negative")
+	}
+	return d, nil
 }
