@@ -209,6 +209,8 @@ func TestAttach_Reader(t *testing.T) {
 	}
 	killPID(t, child)
 	letGo(t, getHeld(t, next))
+	// The reader who left looks a few times more whether there is something to clear.
+	eventually(t, "nothing is open", func() bool { return len(openUnder(t, filepath.Dir(f.Path))) == 0 })
 	wantFree(t, f.Path)
 }
 

@@ -7,6 +7,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -265,4 +266,28 @@ func ExampleRepoLock_Lock() {
 		log.Fatal(err)
 	}
 	// Output: repo-7 is locked for a push
+}
+
+func ExampleFileHold_Attach() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	held, err := lock.File{Path: filepath.Join(dir, "repo.lock"), Cmd: "agent"}.Acquire(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	build := exec.Command("go", "version")
+	// If this process is killed, the next agent waits until build has ended, too.
+	if err := held.Attach(build); err != nil && !errors.Is(err, lock.ErrUnsupported) {
+		log.Fatal(err)
+	}
+	if err := build.Run(); err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(held.Release())
+	// Output: <nil>
 }

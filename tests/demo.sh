@@ -42,3 +42,18 @@ holdfast status "$lock" || :
 say '4. The lock file is still there, its holder is not. The next one goes ahead:'
 holdfast run -try -label second "$lock" -- sh -c 'echo "I have the lock, and fence $HOLDFAST_FENCE"'
 holdfast status "$lock"
+
+say '5. An agent is killed, and the worker that it has started goes on. The lock is the worker'"'"'s:'
+holdfast run -label agent "$lock" -- sh -c "sleep 2 & echo \$! >'$work/worker'; wait" &
+first=$!
+until [ -s "$work/worker" ]; do
+	kill -0 "$first" || exit 1
+	sleep 0.1
+done
+kill -9 "$first"
+wait "$first" 2>/dev/null || :
+first=
+holdfast status "$lock" || :
+
+say '6. The next one waits, and goes ahead the moment the worker has ended:'
+holdfast run -label third "$lock" -- echo 'Nobody else is at work.'

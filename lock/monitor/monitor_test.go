@@ -307,3 +307,20 @@ func TestReport_Many(t *testing.T) {
 		}
 	}
 }
+
+// TestReport_Gone: a process that has the lock from a holder who has gone is reported with
+// that holder, and the advice is about the process.
+func TestReport_Gone(t *testing.T) {
+	gone := &lock.LockInfo{PID: 12, CreatedAt: time.Now(), Cmd: "agent"}
+	held := lock.Entry{Key: lock.Key{Space: ".", Name: "a.lock"}, Granted: true, State: lock.StateHeld, Gone: gone}
+	seen := held
+	seen.Info = &lock.LockInfo{PID: 13, Cmd: "make"}
+	next := func(s lock.Status) []string { return []string{fmt.Sprint(s.Gone.PID, s.Processes)} }
+	r := report(t, monitor.New(monitor.Engine{Name: "files", Next: next, Lister: of(seen, held)}))
+	if l := r.Locks[0]; l.PID == nil || *l.PID != 13 || l.Info != nil || l.Gone == nil || l.Gone.PID != 12 || len(l.Processes) != 1 || l.Processes[0].PID != 13 {
+		t.Errorf("%+v", l)
+	}
+	if l := r.Locks[1]; l.PID != nil || l.Gone == nil || len(l.Processes) != 0 {
+		t.Errorf("%+v", l)
+	}
+}
