@@ -228,3 +228,22 @@ func TestChildren_InContainer(t *testing.T) {
 		t.Errorf("%s\nwant %q", out, want)
 	}
 }
+
+// TestChildren_FUSE: where the kernel is no proof a command runs without holding too, and not
+// at all if proof is asked for.
+func TestChildren_FUSE(t *testing.T) {
+	path := filepath.Join(throughFUSE(t, t.TempDir(), 0), "a.lock")
+	if code, out := run(t, holdfast, "run", path, "--", "sh", "-c", "sleep 1000 >&- 2>&- & echo $!"); code != 0 {
+		t.Errorf("exit code %d: %s", code, out)
+	} else if pid, err := strconv.Atoi(out); err != nil {
+		t.Errorf("it said %q", out)
+	} else {
+		defer syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if code, out := run(t, holdfast, "status", path); code != 0 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out := run(t, holdfast, "run", "-require-kernel-lock", path, "--", "true"); code != 1 || !strings.Contains(out, "no trustworthy kernel lock") {
+		t.Errorf("exit code %d: %s; want none trustworthy", code, out)
+	}
+}
