@@ -229,8 +229,8 @@ func TestChildren_InContainer(t *testing.T) {
 	}
 }
 
-// TestChildren_FUSE: where the kernel is no proof a command runs without holding too, and not
-// at all if proof is asked for.
+// TestChildren_FUSE: where the kernel is no proof, a command does not hold too. If proof is
+// asked for, it is not run.
 func TestChildren_FUSE(t *testing.T) {
 	path := filepath.Join(throughFUSE(t, t.TempDir(), 0), "a.lock")
 	if code, out := run(t, holdfast, "run", path, "--", "sh", "-c", "sleep 1000 >&- 2>&- & echo $!"); code != 0 {
