@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // heldVar is the environment variable that names the locks of the processes from which this
@@ -89,6 +91,8 @@ func (p *place) heldAbove() *ErrLocked {
 		locked := p.holder()
 		switch {
 		case locked == nil:
+		case locked.Gone != nil && len(locked.Processes) > 0 && !slices.ContainsFunc(locked.Processes, isSelf):
+			return nil // others of its children have the lock: they can be waited for
 		case locked.Gone != nil: // and is named as such
 			locked.Cause = errAbove
 		default:
@@ -98,3 +102,5 @@ func (p *place) heldAbove() *ErrLocked {
 	}
 	return nil
 }
+
+func isSelf(p Process) bool { return p.PID == platform.Self().PID }

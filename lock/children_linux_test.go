@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"golang.org/x/sys/unix"
 )
 
 func init() { roles["parent"] = parent }
@@ -144,8 +145,8 @@ func TestAttach_Killed(t *testing.T) {
 	wantFree(t, f.Path)
 }
 
-// TestHeldAbove_Gone: a lock that a process above has left to its children, us among them, is
-// not waited for. They are named, and not the dead.
+// TestHeldAbove_Gone: a lock that a process above has left to its children is not waited for
+// by one of them, and is by anybody else. They are named, and not the dead.
 func TestHeldAbove_Gone(t *testing.T) {
 	f := queued(t)
 	p := start(t, "parent", f.Path)
@@ -157,11 +158,40 @@ func TestHeldAbove_Gone(t *testing.T) {
 		t.Fatal("nobody has gone")
 	}
 	t.Setenv("HOLDFAST_HELD", fmt.Sprintf(`[{"path":%q,"nonce":%q,"pid":%d}]`, f.Path, gone.Nonce, gone.PID))
-	_, err := f.Acquire(t.Context())
-	if !errors.Is(err, lock.ErrReentrant) || !slices.Equal(pids(asLocked(t, err).Processes), []int{child}) ||
-		strings.Contains(err.Error(), "has it") {
-		t.Errorf("%v; want ErrReentrant, and %d named", err, child)
+	if _, err := f.TryAcquire(t.Context()); errors.Is(err, lock.ErrReentrant) || !slices.Equal(pids(asLocked(t, err).Processes), []int{child}) {
+		t.Errorf("%v; want it locked by %d, whom one can wait for", err, child)
 	}
+
+	shareFile(t, child, f.Path)
+	_, err := f.Acquire(t.Context())
+	both := []int{child, os.Getpid()}
+	slices.Sort(both)
+	if !errors.Is(err, lock.ErrReentrant) || !slices.Equal(slices.Sorted(slices.Values(pids(asLocked(t, err).Processes))), both) ||
+		strings.Contains(err.Error(), "has it") {
+		t.Errorf("%v; want ErrReentrant, and %v named", err, both)
+	}
+}
+
+// shareFile gives this process an open file of another's, as its children have it.
+func shareFile(t *testing.T, pid int, path string) {
+	t.Helper()
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Skip("needs pidfds, to share an open file: ", err)
+	}
+	defer unix.Close(pidfd)
+	for fd := range 1024 {
+		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); err != nil || to != path {
+			continue
+		}
+		ours, err := unix.PidfdGetfd(pidfd, fd, 0)
+		if err != nil {
+			t.Skip("needs the right to share an open file of a child's child: ", err)
+		}
+		t.Cleanup(func() { unix.Close(ours) })
+		return
+	}
+	t.Fatalf("pid %d does not have %s open", pid, path)
 }
 
 // TestAttach_Release: what a living holder releases is free, whatever its children do.

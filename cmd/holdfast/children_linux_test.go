@@ -136,6 +136,48 @@ func TestKillTreeWhenTold(t *testing.T) {
 	wantCode(t, exitOK, "status", path)
 }
 
+// TestKillTreeNotOthers: children that holdfast did not start, but was left by the shell that
+// it replaced, are not ended.
+func TestKillTreeNotOthers(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := child(t, "run", "-kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--", "true")
+	script := "sleep 1000 >&- 2>&- <&- & echo $!; exec \"$0\" \"$@\""
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script, exe}, cmd.Args[1:]...)
+	p := startCommand(t, cmd)
+	other := p.pidLine()
+	code, _, stderr := p.finish()
+	if code != exitUsage {
+		t.Errorf("exit code %d, and it said: %s", code, stderr)
+	}
+	wantText(t, stderr, "has children already", strconv.Itoa(other))
+	if err := syscall.Kill(other, 0); err != nil {
+		t.Error("it was ended: ", err)
+	}
+	killPID(t, other)
+}
+
+// TestKillTreeAtOnce: who has waited long enough for the grace to pass says so by another
+// signal.
+func TestKillTreeAtOnce(t *testing.T) {
+	const deaf = `sh -c 'trap "" TERM; echo $$; exec >&- 2>&- <&-; while :; do sleep 1000; done' & read line`
+	p := start(t, "run", "-kill-tree", "-grace", "1h", filepath.Join(t.TempDir(), "a.lock"), "--", "sh", "-c", deaf)
+	worker := p.pidLine()
+	p.stdin.Close() // the command ends, and the worker does not
+	for ended := false; !ended; {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // the first may come before the command has ended
+		select {
+		case <-p.done:
+			ended = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	p.finish()
+	wantGone(t, worker)
+}
+
 // TestKillTreeBuries: orphans that end while the command runs are not left as zombies.
 func TestKillTreeBuries(t *testing.T) {
 	p := start(t, "run", "-kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--",

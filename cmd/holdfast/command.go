@@ -57,7 +57,7 @@ func (a *app) supervise(o runOptions, descendants *tree, held []hold, signals <-
 		select {
 		case err := <-ended:
 			code = a.ended(err)
-			a.tellLeft(descendants.end())
+			a.tellLeft(descendants.end(signals))
 			return code, lost
 		case <-died:
 			descendants.look()

@@ -24,6 +24,9 @@ type tree struct {
 	asked    map[int]bool // the pids that have had SIGTERM, or SIGKILL once killing
 }
 
+// killPatience is how long SIGKILL may take.
+const killPatience = 10 * time.Second
+
 // ask asks all descendants to end, and has them killed after the grace. The command is left
 // out, as it has had its signal.
 func (t *tree) ask() {
@@ -45,7 +48,7 @@ func (t *tree) due() <-chan time.Time {
 
 // kill ends all that there are.
 func (t *tree) kill() {
-	t.killing, t.asked, t.deadline = true, map[int]bool{}, time.After(t.grace)
+	t.killing, t.asked, t.deadline = true, map[int]bool{}, time.After(killPatience)
 	t.look()
 }
 
@@ -68,9 +71,10 @@ func (t *tree) look() (alive []int) {
 	return alive
 }
 
-// end ends all descendants, once the command has ended. It returns those that are left: we
-// may not signal them, or even SIGKILL does not end them within the grace.
-func (t *tree) end() (left []int) {
+// end ends all descendants, once the command has ended. A signal that would end us has them
+// killed at once. It returns those that are left: we may not signal them, or even SIGKILL
+// does not end them soon.
+func (t *tree) end(signals <-chan os.Signal) (left []int) {
 	if t == nil {
 		return nil
 	}
@@ -78,6 +82,10 @@ func (t *tree) end() (left []int) {
 	for alive := t.look(); len(alive) > 0; alive = t.look() {
 		select {
 		case <-t.died:
+		case s := <-signals:
+			if endsWait(s) && !t.killing {
+				t.kill()
+			}
 		case <-t.deadline:
 			if t.killing {
 				return alive

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
@@ -18,6 +19,10 @@ func newTree(grace time.Duration) (*tree, error) {
 	}
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return nil, errors.New("/proc does not show this process")
+	}
+	// A process that replaces itself by us (a shell's exec) leaves us its children.
+	if others := descendants(); len(others) > 0 {
+		return nil, fmt.Errorf("this process has children already, such as pid %d, and would end them too", others[0].pid)
 	}
 	t := &tree{grace: grace, died: make(chan os.Signal, 1)}
 	signal.Notify(t.died, syscall.SIGCHLD)
