@@ -14,6 +14,10 @@ import (
 // one comes: JSON, an array of held, the outermost first.
 const heldVar = "HOLDFAST_HELD"
 
+// maxHeld bounds how many locks the variable names, the innermost: a process that goes on for
+// ever passes on those of all that it came from.
+const maxHeld = 64
+
 // errAbove is the cause of an error that is ErrReentrant because of a process above.
 var errAbove = fmt.Errorf("%w, by way of a process from which it comes", ErrReentrant)
 
@@ -46,6 +50,7 @@ func (h *FileHold) environ(env []string) []string {
 		}
 	}
 	above = slices.DeleteFunc(above, func(a held) bool { return a.Path == h.Path() })
+	above = above[max(0, len(above)-maxHeld+1):]
 	value, _ := json.Marshal(append(above, held{Path: h.Path(), Nonce: h.own.claim.Nonce, PID: h.own.claim.PID})) // texts and a number can't fail
 	return append(kept, heldVar+"="+string(value))
 }
@@ -58,19 +63,12 @@ func parseHeld(value string) (all []held) {
 	return all
 }
 
-// HeldAbove returns an *ErrLocked if a process from which this one comes has this lock:
-// HOLDFAST_HELD must say so, and the lock file still. Otherwise it returns nil. The work of
-// this process goes on under that hold, for as long as the hold lasts.
-func (f File) HeldAbove() (*ErrLocked, error) {
-	p, err := f.locate()
-	if err != nil {
-		return nil, err
-	}
-	return p.heldAbove(), nil
-}
-
 // heldAbove returns an *ErrLocked that matches ErrReentrant if a process above has this very
-// lock, or has left it to its children, of whom this may be one.
+// lock, or has died and left it to its children, of whom this is one. To wait for it would
+// be to wait for ourselves. It returns nil if that is not certain.
+//
+// The nonce tells: it is that of one holding. The readers of a lock file have one for all, so
+// of them the kernel's list must name the process above.
 func (p *place) heldAbove() *ErrLocked {
 	value := os.Getenv(heldVar)
 	if value == "" {
@@ -85,22 +83,23 @@ func (p *place) heldAbove() *ErrLocked {
 		return nil
 	}
 	for _, above := range parseHeld(value) {
-		if above.Nonce != f.claim.Nonce || !sameLock(p.file.Path, f.file.ID(), above.Path) {
+		if above.Nonce != f.claim.Nonce {
 			continue
 		}
 		locked := p.holder()
+		is := func(pid int) bool {
+			return slices.ContainsFunc(locked.Processes, func(p Process) bool { return p.PID == pid })
+		}
 		switch {
 		case locked == nil:
-		case locked.Gone != nil && len(locked.Processes) > 0 && !slices.ContainsFunc(locked.Processes, isSelf):
-			return nil // others of its children have the lock: they can be waited for
-		case locked.Gone != nil: // and is named as such
-			locked.Cause = errAbove
-		default:
+		case locked.Shared && is(above.PID), locked.Info != nil && !locked.Shared && locked.Info.Nonce == above.Nonce:
 			locked.Cause = fmt.Errorf("%w: pid %d has it", errAbove, above.PID)
+			return locked
+		case locked.Gone != nil && locked.Gone.Nonce == above.Nonce && is(platform.Self().PID):
+			locked.Cause = errAbove // those who have gone are not named as holders
+			return locked
 		}
-		return locked
+		return nil
 	}
 	return nil
 }
-
-func isSelf(p Process) bool { return p.PID == platform.Self().PID }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,23 +57,9 @@ func TestHeldAbove(t *testing.T) {
 				t.Errorf("%s: %v; want ErrReentrant, and who", name, err)
 			}
 		}
-		ran := 0
-		work := func(context.Context) error { ran++; return nil }
-		if err := f.Do(ctx, work); !errors.Is(err, lock.ErrReentrant) {
-			t.Errorf("Do: %v; want ErrReentrant", err)
-		}
-		f.Nested = true
-		if err := errors.Join(f.Do(ctx, work), f.DoShared(ctx, work)); err != nil {
-			t.Errorf("nested: %v", err)
-		}
-		if did, err := f.TryDo(ctx, work); !did || err != nil || ran != 3 {
-			t.Errorf("nested: %v, %v, ran %d times", did, err, ran)
-		}
 	}
 	letGo(t, held)
-	if above, err := f.HeldAbove(); above != nil || err != nil {
-		t.Errorf("%v, %v; want nobody", above, err)
-	}
+	letGo(t, tryHold(t, f))
 	held = tryHold(t, f) // another nonce: as anybody else's
 	if _, err := f.TryAcquire(ctx); errors.Is(err, lock.ErrReentrant) || asLocked(t, err).Cause != nil {
 		t.Errorf("%v; want it locked, and not by a process above", err)
@@ -94,4 +81,39 @@ func TestHeldAbove_Dead(t *testing.T) {
 	}
 	t.Setenv("HOLDFAST_HELD", `[{"path":"`+f.Path+`","nonce":"`+s.Info.Nonce+`","pid":1}]`)
 	takeOver(t, f.Path)
+}
+
+// TestHeldAbove_Readers: all readers of a lock file have one nonce. A process above is refused
+// for as long as it is one of them.
+func TestHeldAbove_Readers(t *testing.T) {
+	f := queued(t)
+	needsKernelList(t)
+	reader := start(t, "member", f.Path)
+	reader.Do("shared", "held")
+	held := holdShared(t, f)
+	for pid, reentrant := range map[int]bool{os.Getpid(): true, reader.Cmd.Process.Pid: true, 1 << 30: false} {
+		t.Setenv("HOLDFAST_HELD", fmt.Sprintf(`[{"path":%q,"nonce":%q,"pid":%d}]`, f.Path, held.Info().Nonce, pid))
+		if _, err := f.TryAcquire(t.Context()); errors.Is(err, lock.ErrReentrant) != reentrant || asLocked(t, err) == nil {
+			t.Errorf("pid %d above: %v", pid, err)
+		}
+	}
+	letGo(t, held)
+	reader.Do("release", "released")
+}
+
+// TestHeldAbove_Set: a set with a lock that a process above has is refused at once, and not
+// after a wait for the others.
+func TestHeldAbove_Set(t *testing.T) {
+	dir := t.TempDir()
+	a, b := lock.File{Path: filepath.Join(dir, "a.lock")}, lock.File{Path: filepath.Join(dir, "b.lock")}
+	other := start(t, "member", a.Path)
+	other.Do("try", "held")
+	held := tryHold(t, b)
+	heldIn(t, held.Environ(nil))
+	promptly(t, "AcquireAll", func() {
+		if _, err := lock.AcquireAll(t.Context(), a, b); !errors.Is(err, lock.ErrReentrant) {
+			t.Errorf("%v; want ErrReentrant", err)
+		}
+	})
+	letGo(t, held)
 }

@@ -14,21 +14,12 @@ import (
 // the release, so that work under a lost lock is not taken for done.
 func (f File) Do(ctx context.Context, fn func(context.Context) error) error {
 	held, err := f.Acquire(ctx)
-	if f.isNested(err) {
-		return fn(ctx)
-	}
 	return do(ctx, held, err, fn)
 }
-
-// isNested reports whether an error is no obstacle, as a process above has the lock.
-func (f File) isNested(err error) bool { return f.Nested && errors.Is(err, errAbove) }
 
 // DoShared is Do with a shared lock: see AcquireShared.
 func (f File) DoShared(ctx context.Context, fn func(context.Context) error) error {
 	held, err := f.AcquireShared(ctx)
-	if f.isNested(err) {
-		return fn(ctx)
-	}
 	return do(ctx, held, err, fn)
 }
 
@@ -36,9 +27,6 @@ func (f File) DoShared(ctx context.Context, fn func(context.Context) error) erro
 // does, fn is skipped: acquired is false, and the error nil.
 func (f File) TryDo(ctx context.Context, fn func(context.Context) error) (acquired bool, err error) {
 	held, err := f.TryAcquire(ctx)
-	if f.isNested(err) {
-		return true, fn(ctx)
-	}
 	return tryDo(ctx, held, err, fn)
 }
 

@@ -36,11 +36,6 @@ type File struct {
 	// prove whether a holder lives. Otherwise rules on pid and age decide there.
 	RequireKernelLock bool
 
-	// Nested is for a lock that a process from which this one comes has (see HeldAbove). Do,
-	// DoShared and TryDo then call fn at once, with the caller's own context, instead of
-	// returning ErrReentrant.
-	Nested bool
-
 	// OnWait, if set, is called when an Acquire has waited for OnWaitAfter (0 means a
 	// second), with the holder who is in the way. It is called at most once, in another
 	// goroutine, and not after Acquire has returned. Acquire waits for it to return.

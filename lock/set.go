@@ -49,6 +49,13 @@ func acquireAll(ctx context.Context, files []File, acquire func(File, context.Co
 	if err != nil {
 		return nil, err
 	}
+	for _, f := range ordered { // before any of them is waited for
+		if p, err := f.locate(); err != nil {
+			return nil, err
+		} else if err := p.reentrant(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s := &Set{}
 	for _, f := range ordered {
 		held, err := acquire(f, ctx)

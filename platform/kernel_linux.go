@@ -288,7 +288,7 @@ func hasOnlyLock(pid int, id FileID) bool {
 	found := false
 	for flags, locks := range openFiles(pid) {
 		for _, l := range locks {
-			if l.kind != "FLOCK" {
+			if l.kind != "FLOCK" || l.pid != 0 && l.pid != pid { // or it is inherited
 				continue
 			}
 			if found || l.file != id || flags&ours != ours {

@@ -201,6 +201,15 @@ func TestHasOnlyLock(t *testing.T) {
 	path, second := filepath.Join(dir, "file"), filepath.Join(dir, "second")
 	var said string
 	t.Setenv(pathVar, path)
+	// What it inherits with its lock is not its own: this is not close-on-exec.
+	inherited, err := unix.Open(filepath.Join(dir, "inherited"), unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err == nil {
+		err = unix.Flock(inherited, unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inherited)
 	child, end := playRole(t, "lock", &said)
 	id, err := platform.IdentifyFile(path)
 	if err != nil {

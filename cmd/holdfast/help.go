@@ -65,7 +65,7 @@ func (c *command) manual() string {
 	return "usage: " + c.synopsis + "\n\n" + c.help
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -83,8 +83,6 @@ other.
                  the wait has no end
   -shared        as a reader: any number of readers hold a lock together, but not beside
                  an exclusive holder
-  -nested        if a process from which holdfast comes has the lock, run COMMAND under
-                 that hold, and take none. Without it, that is exit code 75 at once
   -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
                  holdfast was killed, whatever COMMAND has left behind
   -kill-tree     also end all descendants of COMMAND, even those in the background, when
@@ -120,7 +118,7 @@ The command inherits standard input, output and error, and finds in its environm
 
   HOLDFAST_HELD    JSON, [{"path", "nonce", "pid"}]: the locks held by holdfast and by
                    the processes above it. Whoever wants one of them again is refused
-                   (see -nested), as long as that nonce is in the lock file
+                   at once, as long as that nonce is in the lock file
 
 Every signal that can be caught is handed on to the command. A Ctrl-C, Ctrl-\ or Ctrl-Z
 of the terminal reaches the command by itself, and only once. Some signals are
@@ -147,9 +145,9 @@ holds (see holdfast doctor), the command is sent SIGTERM.
 exit codes:
   the command's own, or 128+n if it died of signal n
   64   wrong use, such as a folder as LOCK
-  75   the lock could not be had (somebody holds it, or the timeout passed, or, without
-       -nested, a process above holds it), and the command was not run; another code
-       with -conflict-exit-code
+  75   the lock could not be had (somebody holds it, or the timeout passed, or a
+       process above holds it), and the command was not run; another code with
+       -conflict-exit-code
   118  the lock was lost while the command ran
   126  the command could not be executed
   127  the command was not found

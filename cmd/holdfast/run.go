@@ -23,7 +23,6 @@ type runOptions struct {
 	conflict int
 	// close keeps the lock from the command: it is holdfast's alone.
 	close    bool
-	nested   bool
 	killTree bool
 	grace    time.Duration
 	shared   bool
@@ -59,11 +58,7 @@ func (a *app) run(args []string) int {
 		}
 		descendants = t
 	}
-	files, err := o.files()
-	if err != nil {
-		return a.fail(err)
-	}
-	held, code, ok := a.take(o, files, signals)
+	held, code, ok := a.take(o, o.files(), signals)
 	if !ok {
 		return code
 	}
@@ -77,7 +72,6 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	duration(flags, &o.timeout, "timeout")
 	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
 	flags.BoolVar(&o.close, "close", false, "")
-	flags.BoolVar(&o.nested, "nested", false, "")
 	flags.BoolVar(&o.shared, "shared", false, "")
 	flags.BoolVar(&o.quiet, "quiet", false, "")
 	flags.BoolVar(&o.file.RequireKernelLock, "require-kernel-lock", false, "")
@@ -155,21 +149,14 @@ func (o *runOptions) staleAfter(text string) error {
 	return err
 }
 
-// files returns the locks to take: with -nested, only those that no process above has.
-func (o *runOptions) files() (files []lock.File, err error) {
+// files returns the locks to take.
+func (o *runOptions) files() (files []lock.File) {
 	for _, path := range o.locks {
 		file := o.file
 		file.Path, file.Cmd = path, o.title()
-		if o.nested {
-			if above, err := file.HeldAbove(); err != nil {
-				return nil, err
-			} else if above != nil {
-				continue
-			}
-		}
 		files = append(files, file)
 	}
-	return files, nil
+	return files
 }
 
 // title is what the lock file says of us.
@@ -295,7 +282,6 @@ func (a *app) taken(o runOptions, err error) int {
 	if errors.Is(err, lock.ErrReentrant) {
 		a.say(path + " is held by a process that has started this one, and would be waited for in vain; the command was not run")
 		describe(a.stderr, refusal(locked))
-		a.more("with -nested, it runs under that hold")
 		return o.conflict
 	} else if errors.Is(err, lock.ErrTimeout) {
 		a.say(fmt.Sprintf("%s is still locked after %s; the command was not run", path, o.timeout))
