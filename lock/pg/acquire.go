@@ -72,6 +72,7 @@ type attempt struct {
 	sent    time.Time
 
 	waited bool // the server has let it wait
+	told   bool // the Observer has been told that it waits, in this process's line
 
 	mu       sync.Mutex // guards inTheWay, which a wait's end and its announcement find out
 	inTheWay []who      // as the last look found
@@ -175,6 +176,11 @@ func (a *attempt) find(ctx context.Context) error {
 		case !elsewhere:
 		case !a.try && !a.first:
 			first = a.place.first
+			select {
+			case <-first:
+			default:
+				a.tellInLine()
+			}
 		case a.mustAsk && !a.mayWait:
 			asks = l.asks
 		default:

@@ -77,10 +77,20 @@ func (a *attempt) grantHeard() error {
 	return s.beat()
 }
 
+// tellInLine tells an Observer, once, of a wait that begins in this process's line.
+func (a *attempt) tellInLine() {
+	if a.locker.options.Observer == nil || a.told {
+		return
+	}
+	a.told = true
+	locked := a.locked()
+	a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: locked.Info, Evidence: locked.Evidence})
+}
+
 // announce tells an Observer of a wait, once it lasts, and who is in the way. What it
 // returns must be called at its end.
 func (a *attempt) announce() (end func(waited bool)) {
-	if a.locker.options.Observer == nil {
+	if a.locker.options.Observer == nil || a.told {
 		return func(bool) {}
 	}
 	told, over := false, make(chan struct{})
