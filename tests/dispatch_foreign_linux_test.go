@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -190,4 +191,11 @@ func checkClaims(t *testing.T, log string) {
 			open = ""
 		}
 	}
+}
+
+func countLines(r io.Reader) (n int) {
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		n++
+	}
+	return n
 }

@@ -16,7 +16,6 @@ import (
 
 // roles are what a child can be told to do, with its arguments.
 var roles = map[string]func(args []string) error{
-	"churn":      churn,
 	"claim-once": claimOnce,
 	"claims":     claimChurn,
 	"jit-lock":   jitLock,

@@ -1,11 +1,9 @@
 package tests
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -19,9 +17,11 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
+func init() { roles["churn"] = churn }
+
 // churn acquires the lock at args[0] again and again, until it is killed. Under
 // it, it raises a counter in two steps that only exclusion makes one, and puts up
-// a mark that only one at a time can put up. It prints what it has done.
+// a mark that only one at a time can put up. It says "+" each time.
 func churn(args []string) error {
 	f := lock.File{Path: args[0], Cmd: "churn"}
 	for {
@@ -35,7 +35,7 @@ func churn(args []string) error {
 		if err := held.Release(); err != nil {
 			return err
 		}
-		fmt.Println("done")
+		fmt.Println("+")
 	}
 }
 
@@ -97,44 +97,13 @@ func TestChaos(t *testing.T) {
 	const procs, kills = 8, 200
 	path := filepath.Join(t.TempDir(), ".lock")
 
-	type churner struct {
-		cmd  *exec.Cmd
-		done chan int // how often it reported its work done
-	}
-	launch := func() *churner {
-		c := &churner{cmd: play(t, "churn", path), done: make(chan int, 1)}
-		out, err := c.cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { c.done <- countLines(out) }()
-		return c
-	}
-	var reported int
-	stop := func(c *churner) {
-		c.cmd.Process.Kill()
-		reported += <-c.done
-		if err := c.cmd.Wait(); !strings.Contains(fmt.Sprint(err), "killed") {
-			t.Errorf("a process ended by itself: %v", err)
-		}
-	}
-
-	var running []*churner
-	for range procs {
-		running = append(running, launch())
-	}
+	crowd := newCrowd(t, procs, func(int) *exec.Cmd { return play(t, "churn", path) })
 	for range kills {
 		time.Sleep(rand.N(10 * time.Millisecond)) // any instruction
-		i := rand.IntN(procs)
-		stop(running[i])
-		running[i] = launch()
+		crowd.killOne()
 	}
-	for _, c := range running {
-		stop(c)
-	}
+	had, _ := crowd.end()
+	reported := int(had)
 
 	text, err := os.ReadFile(path + ".counter")
 	if err != nil {
@@ -152,11 +121,4 @@ func TestChaos(t *testing.T) {
 	if code, out := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
 		t.Errorf("the lock afterwards: exit %d: %s", code, out)
 	}
-}
-
-func countLines(r io.Reader) (n int) {
-	for lines := bufio.NewScanner(r); lines.Scan(); {
-		n++
-	}
-	return n
 }
