@@ -60,25 +60,19 @@ func TestAbandoned_Recovered(t *testing.T) {
 	t.Run("somebody reads it", func(t *testing.T) {
 		f, marker := deadAndMarked(t, "")
 		open, err := os.Open(marker)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer open.Close()
 		recovered(t, f)
 	})
 	t.Run("of a clock that was set back since", func(t *testing.T) {
 		f, marker := deadAndMarked(t, "")
 		future := time.Now().Add(1000 * time.Hour)
-		if err := os.Chtimes(marker, future, future); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chtimes(marker, future, future))
 		recovered(t, f)
 	})
 	t.Run("read-only", func(t *testing.T) {
 		f, marker := deadAndMarked(t, "")
-		if err := os.Chmod(marker, 0o444); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(marker, 0o444))
 		recovered(t, f)
 	})
 }
@@ -88,16 +82,12 @@ func TestAbandoned_Recovered(t *testing.T) {
 func TestAbandoned_MakerKilled(t *testing.T) {
 	needsLeases(t)
 	f, marker := deadAndMarked(t, "")
-	if err := os.Remove(marker); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(marker))
 	maker := start(t, "marker-maker", marker)
 	maker.Expect("made")
 	respected(t, f)
 	maker.Kill()
-	if err := os.Chtimes(marker, longAgo, longAgo); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chtimes(marker, longAgo, longAgo))
 	recovered(t, f)
 }
 
@@ -123,13 +113,9 @@ func TestAbandoned_Respected(t *testing.T) {
 			needsLeases(t)
 			f, marker := deadAndMarked(t, "")
 			open, err := os.OpenFile(marker, flag, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			respected(t, f)
-			if err := open.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, open.Close())
 			recovered(t, f)
 		})
 	}
@@ -149,9 +135,7 @@ func TestAbandoned_Respected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, marker := deadAndMarked(t, "")
-			if err := errors.Join(os.Remove(marker), make(marker)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, errors.Join(os.Remove(marker), make(marker)))
 			respected(t, f)
 		})
 	}

@@ -34,31 +34,21 @@ func asLocked(t *testing.T, err error) *lock.ErrLocked {
 func tryHold(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
 	held, err := f.TryAcquire(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return held
 }
 
 func letGo(t *testing.T, held *lock.FileHold) {
 	t.Helper()
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, held.Release())
 }
 
 func putFile(t *testing.T, path string, data []byte, modified time.Time) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check(t, os.WriteFile(path, data, 0o600))
 	if !modified.IsZero() {
-		if err := os.Chtimes(path, modified, modified); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chtimes(path, modified, modified))
 	}
 }
 
@@ -70,9 +60,7 @@ func putClaim(t *testing.T, path string, claim lock.LockInfo) []byte {
 	if claim.Nonce != "" {
 		data, err = lock.EncodeClaim(&claim)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	putFile(t, path, data, time.Time{})
 	return data
 }
@@ -80,18 +68,14 @@ func putClaim(t *testing.T, path string, claim lock.LockInfo) []byte {
 func getFile(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return data
 }
 
 func getClaim(t *testing.T, path string) lock.LockInfo {
 	t.Helper()
 	var claim lock.LockInfo
-	if err := json.Unmarshal(getFile(t, path), &claim); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(getFile(t, path), &claim))
 	return claim
 }
 
@@ -129,9 +113,7 @@ func formerClaim(t *testing.T) lock.LockInfo {
 func kindOf(t *testing.T, path string) string {
 	t.Helper()
 	fsys, err := platform.FilesystemOf(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return fsys.Kind
 }
 
@@ -182,9 +164,7 @@ func treeState(t *testing.T, dir string, except ...string) map[string]fileState 
 		tree[name] = s
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return tree
 }
 
@@ -263,9 +243,7 @@ func goldenClaim() lock.LockInfo {
 func golden(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return data
 }
 
@@ -298,9 +276,7 @@ func TestClaim_Golden(t *testing.T) {
 		t.Run(test.file, func(t *testing.T) {
 			data := golden(t, test.file)
 			got, err := lock.DecodeClaim(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if !sameClaim(*got, test.want) {
 				t.Errorf("decoded\n%+v, want\n%+v", *got, test.want)
 			}
@@ -308,9 +284,7 @@ func TestClaim_Golden(t *testing.T) {
 				return
 			}
 			encoded, err := lock.EncodeClaim(&test.want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if want := strings.TrimSuffix(string(data), test.ending) + "\n"; string(encoded) != want {
 				t.Errorf("encoded\n%s, want\n%s", encoded, want)
 			}
@@ -320,22 +294,16 @@ func TestClaim_Golden(t *testing.T) {
 
 func TestClaim_JSONKeys(t *testing.T) {
 	zero, err := json.Marshal(lock.LockInfo{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if want := `{"pid":0,"created_at":"0001-01-01T00:00:00Z"}`; string(zero) != want {
 		t.Errorf("zero value is %s, want %s", zero, want)
 	}
 	full := goldenClaim()
 	full.Mode, full.RenewedAt, full.StaleAfter = "shared", goldenTime, time.Hour
 	data, err := json.Marshal(full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var got map[string]any
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(data, &got))
 	want := []string{"pid", "created_at", "cmd", "nonce", "hostname", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
 		"kernel_lock", "mode", "renewed_at", "stale_after"}
 	for _, key := range want {
@@ -421,9 +389,7 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	after := time.Now()
 
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("lock file has mode %v, want 0600", info.Mode())
 	}
@@ -453,9 +419,7 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 		t.Errorf("created_at is %s, not from %s to %s", claim.CreatedAt, before, after)
 	}
 	id, err := platform.IdentifyFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if want := fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino); claim.KernelLock != want {
 		t.Errorf("kernel_lock is %q, want %q", claim.KernelLock, want)
 	}

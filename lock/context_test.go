@@ -58,9 +58,7 @@ func TestReentrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 			held, err := acquire(f, t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			type key struct{}
 			ctx, cancel := context.WithCancel(context.WithValue(held.Context(t.Context()), key{}, 1))
 			defer cancel()
@@ -98,9 +96,7 @@ func TestReentrant_OtherCase(t *testing.T) {
 		t.Skip("needs hard links, to give a file two names: ", err)
 	}
 	wantReentrant(t, ctx, upper, held)
-	if err := os.Remove(upper.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(upper.Path))
 	letGo(t, held)
 }
 

@@ -156,9 +156,7 @@ func TestRobbed(t *testing.T) {
 			path := filepath.Join(dir, ".lock")
 			robbed := start(t, "holder", path)
 			robbed.Do("try", "held")
-			if err := test.rob(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, test.rob(path))
 			wantLocked(t, path)
 			released := test.released
 			if i := len("error: lock: release "); len(released) > i {
@@ -177,9 +175,7 @@ func TestRobbed(t *testing.T) {
 func TestDeadWhoseSiblingIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	leaveDeadClaim(t, path)
-	if err := os.Remove(path + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path+".flock"))
 	takeOver(t, path)
 }
 
@@ -196,9 +192,7 @@ func TestSiblingReplacedInPassage(t *testing.T) {
 			}
 		}
 	}).TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if err := peek(path + ".flock"); err != platform.ErrBusy {
 		t.Errorf("kernel lock on the sibling at the path: %v; want it to be ours", err)
 	}

@@ -20,9 +20,7 @@ import (
 func holdKey(t *testing.T, d lock.Dir, key lock.Key) lock.Hold {
 	t.Helper()
 	held, err := d.TryAcquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { held.Release() })
 	return held
 }
@@ -65,9 +63,7 @@ func TestDir_ListHeld(t *testing.T) {
 	if !e.Granted || e.State != lock.StateHeld || e.Evidence != lock.EvidenceKernelLockHeld || e.Info == nil || e.Info.Nonce != held.Info().Nonce || e.Info.Cmd != "mine" {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, held.Release())
 	wantEntries(t, d, a)
 }
 
@@ -75,12 +71,8 @@ func TestDir_ListHeld(t *testing.T) {
 func TestDir_ListByAnyName(t *testing.T) {
 	parent := t.TempDir()
 	t.Chdir(parent)
-	if err := os.MkdirAll("real/locks", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("real/locks", "link"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll("real/locks", 0o755))
+	check(t, os.Symlink("real/locks", "link"))
 	key := lock.Key{Space: "s", Name: "n"}
 	holdKey(t, lock.Dir{Path: filepath.Join(parent, "real/locks")}, key)
 	for _, path := range []string{
@@ -106,13 +98,9 @@ func TestDir_ListForeign(t *testing.T) {
 		"s/deep/er.lock", "s p/a.lock", ".git/index.lock", "s/%.lock", "s/a%2.lock",
 	} {
 		path := filepath.Join(d.Path, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		putDeadClaim(t, path)
-		if err := os.WriteFile(path+".flock", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path+".flock", nil, 0o600))
 	}
 	wantEntries(t, d)
 	key := lock.Key{Space: "s", Name: "notes"}
@@ -123,13 +111,9 @@ func TestDir_ListForeign(t *testing.T) {
 func TestDir_ListDead(t *testing.T) {
 	d := lock.Dir{Path: t.TempDir()}
 	key := lock.Key{Space: "s", Name: "dead"}
-	if err := holdKey(t, d, key).Release(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, holdKey(t, d, key).Release())
 	at, err := d.At(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c := start(t, "holder", at.Path)
 	c.Do("try", "held")
 	c.Kill()
@@ -137,9 +121,7 @@ func TestDir_ListDead(t *testing.T) {
 	if e.State != lock.StateDead || !e.Granted || e.Info == nil || e.Info.PID != c.Cmd.Process.Pid {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
-	if err := holdKey(t, d, key).Release(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, holdKey(t, d, key).Release())
 	wantEntries(t, d)
 }
 
@@ -149,9 +131,7 @@ func TestDir_ListWaiting(t *testing.T) {
 	d := lock.Dir{Path: t.TempDir()}
 	key, other := lock.Key{Space: "s", Name: "wanted"}, lock.Key{Space: "s", Name: "z"}
 	at, err := d.At(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	held := holdKey(t, d, key)
 	holdKey(t, d, other)
 	c := start(t, "member", at.Path)
@@ -171,9 +151,7 @@ func TestDir_ListWaiting(t *testing.T) {
 	if e.Info != nil && e.Info.PID != c.Cmd.Process.Pid {
 		t.Errorf("pid %d waits, want %d", e.Info.PID, c.Cmd.Process.Pid)
 	}
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, held.Release())
 	c.Expect("held")
 	wantEntries(t, d, key, other)
 	c.Do("release", "released")
@@ -189,13 +167,9 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 			t.Fatal(err)
 		}
 		at, _ := d.At(key)
-		if err := os.WriteFile(at.Path, []byte(claim), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(at.Path, []byte(claim), 0o600))
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(at.Path, then, then); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chtimes(at.Path, then, then))
 	}
 	// A bare claim of a process that began later proves nothing but by its age.
 	claim := func(age time.Duration) string {
@@ -223,13 +197,9 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 		return lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Unix(1e9, 0), Cmd: "parsed"}, nil
 	}}}}
 	at, _ := d.At(key)
-	if err := os.Mkdir(filepath.Dir(at.Path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(filepath.Dir(at.Path), 0o755))
 	for _, path := range []string{at.Path, at.Path + ".flock"} {
-		if err := os.WriteFile(path, []byte("pid 1\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, []byte("pid 1\n"), 0o600))
 	}
 	if e := wantEntries(t, d, key)[0]; e.Info == nil || e.Info.Cmd != "parsed" || e.State != lock.StateUnknown {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
@@ -254,9 +224,7 @@ func TestDir_ListErrors(t *testing.T) {
 func TestDir_Hostile(t *testing.T) {
 	parent := t.TempDir()
 	d := lock.Dir{Path: filepath.Join(parent, "locks")}
-	if err := os.Mkdir(d.Path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(d.Path, 0o755))
 	texts := []string{"..", "../..", "../../x", "/tmp", "/", "a/../../..", "\x00", "x\x00/..", ".", "~", "$HOME", strings.Repeat("../", 20)}
 	for _, space := range texts {
 		for _, name := range texts {
@@ -341,9 +309,7 @@ func TestMissingFolder(t *testing.T) {
 	ctx := t.Context()
 	f := lock.File{Path: "absent/a.lock"}
 	moved, err := lock.Dir{Path: "locks"}.At(lock.Key{Space: "s", Name: "n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	moved.Path = f.Path // it is no File of a Dir any more
 	for name, do := range map[string]func() error{
 		"Acquire":          func() error { _, err := f.Acquire(ctx); return err },
@@ -380,9 +346,7 @@ func TestDir_Folders(t *testing.T) {
 	if got := names(t, d.Path); got != "" {
 		t.Errorf("made: %s", got)
 	}
-	if err := os.WriteFile(filepath.Join(d.Path, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(d.Path, "file"), nil, 0o600))
 	if held, err := d.TryAcquire(t.Context(), lock.Key{Space: "file", Name: "n"}); err == nil {
 		t.Errorf("a space that is a file: %v", held)
 	}
@@ -392,13 +356,9 @@ func TestDir_Shared(t *testing.T) {
 	d := lock.Dir{Path: t.TempDir()}
 	key := lock.Key{Space: "s", Name: "n"}
 	one, err := d.AcquireShared(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	other, err := d.TryAcquireShared(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	readers := []lock.Key{key, key}
 	if _, err := platform.ListKernelLocks(); err != nil {
 		readers = readers[:1] // the one that the claim names

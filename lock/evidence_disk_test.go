@@ -46,9 +46,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			if c.KernelLock == "own" || c.KernelLock == "copy" || c.KernelLock == "moved" {
 				putFile(t, path, nil, time.Time{})
 				id, err := platform.IdentifyFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				if c.KernelLock == "copy" {
 					id.Ino++
 				}
@@ -98,15 +96,11 @@ func TestEvidence_OnDisk(t *testing.T) {
 		}, lock.StateDead, lock.EvidenceSaysReleased},
 		{"this process, its mark taken away", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
 			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
-			if err := os.Chmod(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chmod(path, 0o600))
 		}, lock.StateDead, lock.EvidenceSaysReleased},
 		{"this process, in a copy without the mark", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
 			claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" })(t, path)
-			if err := os.Chmod(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chmod(path, 0o600))
 		}, lock.StateDead, lock.EvidenceKernelLockFree},
 		{"bare pid of one who began before", lock.File{}, claim(bare, nil), lock.StateHeld, lock.EvidenceBeganBefore},
 		{"... to the second", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = began.Truncate(time.Second) }), lock.StateHeld, lock.EvidenceBeganBefore},
@@ -156,9 +150,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), lock.StateDead, lock.EvidencePIDReused},
 		{"fallback, the mark taken away by a hand", lock.File{}.WithoutKernelLock(), func(t *testing.T, path string) {
 			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
-			if err := os.Chmod(path, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chmod(path, 0o600))
 		}, lock.StateHeld, lock.EvidenceSameProcess},
 		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.EvidenceForeignHost},
 		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), lock.StateUnknown, lock.EvidenceUnreadable},
@@ -179,9 +171,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			before := treeState(t, dir)
 			beforeAcquire := treeState(t, dir, "lock.flock")
 			status, err := file.Inspect(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if status.State != test.state || status.Evidence != test.evidence {
 				t.Errorf("Inspect: %s, %q; want %s, %q", status.State, status.Evidence, test.state, test.evidence)
 			}
@@ -189,9 +179,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 
 			held, err := file.TryAcquire(context.Background())
 			if test.state == lock.StateDead {
-				if err != nil {
-					t.Fatal(err)
-				}
+				check(t, err)
 				if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
 					t.Errorf("on disk is %+v", got)
 				}
@@ -214,9 +202,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 // mark marks a file as ours are.
 func mark(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Chmod(path, 0o600|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(path, 0o600|os.ModeSticky))
 }
 
 // TestInspect_WhileHeld: the state is held, the evidence the kernel lock, and
@@ -227,9 +213,7 @@ func TestInspect_WhileHeld(t *testing.T) {
 	held := tryHold(t, file)
 	before := treeState(t, dir)
 	status, err := file.Inspect(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if status.State != lock.StateHeld || status.Evidence != lock.EvidenceKernelLockHeld || status.Info == nil || status.Info.Cmd != "work" {
 		t.Errorf("status is %+v", status)
 	}

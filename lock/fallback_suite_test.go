@@ -20,9 +20,7 @@ func TestFallback_Suite(t *testing.T) {
 		Address: func(t *testing.T) string { return t.TempDir() },
 		OpenAt:  openFallback,
 		Lose: func(t *testing.T, _ string, _ lock.Key, held lock.Hold) {
-			if err := os.Remove(held.(*lock.FileHold).Path()); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(held.(*lock.FileHold).Path()))
 		},
 		NoShared:     true,
 		HidesWaiters: true,

@@ -116,15 +116,11 @@ func TestFallback_HolderRenews(t *testing.T) {
 	held := tryHold(t, file)
 	first := held.Info()
 	before, err := os.Lstat(file.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
 	eventually(t, "Info shows the renewal", func() bool { return held.Info().RenewedAt.After(first.RenewedAt) })
 	after, err := os.Lstat(file.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if !after.ModTime().After(before.ModTime()) {
 		t.Errorf("modification time went from %s to %s", before.ModTime(), after.ModTime())
 	}
@@ -164,30 +160,20 @@ func TestFallback_LostClaim(t *testing.T) {
 	put := func(t *testing.T, path string) { putFile(t, path, []byte(successor), time.Time{}) }
 	for name, rob := range map[string]func(t *testing.T, path string){
 		"removed": func(t *testing.T, path string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(path))
 		},
 		"removed, and made anew": func(t *testing.T, path string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(path))
 			put(t, path)
 		},
 		"replaced by renaming": func(t *testing.T, path string) {
 			put(t, path+".new")
-			if err := os.Rename(path+".new", path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Rename(path+".new", path))
 		},
 		"overwritten in place": put,
 		"replaced by a directory": func(t *testing.T, path string) {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(path))
+			check(t, os.Mkdir(path, 0o755))
 		},
 	} {
 		for _, finds := range []string{"while it holds", "at Release"} {

@@ -23,9 +23,7 @@ func fenceOf(t *testing.T, file lock.File) int64 {
 	held := tryHold(t, file)
 	defer letGo(t, held)
 	first, err := held.Fence()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if again, err := held.Fence(); err != nil || again != first {
 		t.Errorf("one holder got %d and %d (%v)", first, again, err)
 	}
@@ -63,9 +61,7 @@ func TestFence_LayoutInSibling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	putFile(t, path+".flock", []byte("XY"), time.Time{})
 	before, err := os.Lstat(path + ".flock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	fence := fenceOf(t, lock.File{Path: path})
 	if got, want := string(getFile(t, path+".flock")), fmt.Sprintf("XY%020d\n", fence); got != want {
 		t.Errorf("sibling has %q, want %q", got, want)
@@ -147,18 +143,14 @@ func TestFence_NeverRewinds(t *testing.T) {
 func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first := fenceOf(t, lock.File{Path: path})
-	if err := os.Remove(path + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path+".flock"))
 	next := fenceOf(t, lock.File{Path: path})
 	if next <= first {
 		t.Errorf("after %d came %d", first, next)
 	}
 	// While it is held, too.
 	held := tryHold(t, lock.File{Path: path})
-	if err := os.Remove(path + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path+".flock"))
 	fence, err := held.Fence()
 	if err != nil || fence <= next {
 		t.Errorf("after %d came %d (%v)", next, fence, err)
@@ -175,9 +167,7 @@ func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
 	}
 	// Nor a greater one than the holder's for who was robbed of it, and has not noticed.
 	robbed := tryHold(t, lock.File{Path: path})
-	if err := errors.Join(os.Remove(path), os.Remove(path+".flock")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.Remove(path), os.Remove(path+".flock")))
 	held = tryHold(t, lock.File{Path: path})
 	defer letGo(t, held)
 	if fence, err := held.Fence(); err != nil {

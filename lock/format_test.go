@@ -78,9 +78,7 @@ func TestFile_Fields(t *testing.T) {
 	f := signed(t, "me")
 	held := tryHold(t, f)
 	data, err := os.ReadFile(f.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var fields map[string]any
 	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatalf("%v in %s", err, data)

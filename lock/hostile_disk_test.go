@@ -131,9 +131,7 @@ func TestHostile_DiskFull(t *testing.T) {
 	dir := mount(t, "tmpfs", "size=32k")
 	free, dead, marked := threeLocks(t, dir)
 	filler, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for err == nil {
 		_, err = filler.Write(make([]byte, 512))
 	}
@@ -143,9 +141,7 @@ func TestHostile_DiskFull(t *testing.T) {
 	filler.Close()
 	// (To remove a dead marker makes room for one's own.)
 	cannotWrite(t, syscall.ENOSPC, free, dead)
-	if err := os.Remove(filler.Name()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(filler.Name()))
 	canWriteAgain(t, free, dead, marked)
 }
 
@@ -191,9 +187,7 @@ func TestHostile_ReadOnlyFilesystem(t *testing.T) {
 	bare := lock.File{Path: filepath.Join(dir, "bare")} // without a sibling
 	remount := func(flags uintptr) {
 		t.Helper()
-		if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
-			t.Fatal(err)
-		}
+		check(t, syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""))
 	}
 	remount(syscall.MS_RDONLY)
 	before := treeState(t, dir)

@@ -64,12 +64,8 @@ func TestHostile_HugeFile(t *testing.T) {
 			old := time.Now().Add(-10_000 * time.Hour)
 			// It begins like a claim of the dead.
 			putFile(t, path, []byte(`{"pid":2147483647,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
-			if err := os.Truncate(path, 1<<30); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chtimes(path, old, old); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Truncate(path, 1<<30))
+			check(t, os.Chtimes(path, old, old))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for _, file := range []lock.File{{Path: path}, {Path: path, StaleAfter: time.Hour}} {

@@ -20,9 +20,7 @@ import (
 func TestHostile_Path(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(dir, 0o755))
 	t.Chdir(dir)
 	slash := dir + "/"
 	for path, want := range map[string]error{

@@ -55,9 +55,7 @@ func TestHostile_UnwritableFolder(t *testing.T) {
 
 func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(path, mode))
 }
 
 // TestHostile_ReleaseFails: a lock file that can't be removed keeps nobody waiting: it says
@@ -130,9 +128,7 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 		chmod(t, file.Path, mode)
 		for _, f := range []lock.File{file, aged, file.WithoutKernelLock()} {
 			before, err := os.Lstat(file.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if l := notHad(t, f); l.State != lock.StateUnknown || l.Evidence != lock.EvidenceNotPermitted || l.Info != nil {
 				t.Errorf("%+v", l)
 			}

@@ -52,9 +52,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 			dir := t.TempDir()
 			file := lock.File{Path: filepath.Join(dir, "lock")}
 			held := tryHold(t, file)
-			if err := os.Remove(file.Path + ".flock"); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(file.Path+".flock"))
 			put(t, what, file.Path+".flock")
 			untouched(t, dir, func() {
 				if fence, err := held.Fence(); err == nil {
@@ -139,9 +137,7 @@ func TestHostile_SiblingContent(t *testing.T) {
 	dir := t.TempDir()
 	file := lock.File{Path: filepath.Join(dir, "lock")}
 	putFile(t, file.Path+".flock", []byte("somebody's"), time.Now().Add(-time.Hour))
-	if err := os.Truncate(file.Path+".flock", 1<<30); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Truncate(file.Path+".flock", 1<<30))
 	untouched(t, dir, func() { letGo(t, tryHold(t, file)) })
 }
 

@@ -26,12 +26,8 @@ var (
 func setLimit(t *testing.T, resource int, n uint64) (restore func()) {
 	t.Helper()
 	var old syscall.Rlimit
-	if err := syscall.Getrlimit(resource, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Getrlimit(resource, &old))
+	check(t, syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: old.Max}))
 	return func() {
 		if err := syscall.Setrlimit(resource, &old); err != nil {
 			t.Error(err)

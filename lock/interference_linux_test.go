@@ -32,9 +32,7 @@ func TestLinked(t *testing.T) {
 			first := start(t, "member", f.Path)
 			first.Order("park " + lock.StepCreated)
 			first.Do("try", "parked")
-			if err := give(f.Path, f.Path+".backup"); err != nil {
-				t.Fatal(err)
-			}
+			check(t, give(f.Path, f.Path+".backup"))
 			removeSibling(t, f.Path)
 			second := tryHold(t, f)
 			first.Do("go", "locked: "+string(lock.EvidenceKernelLockHeld))
@@ -72,15 +70,11 @@ func TestLinkedBack(t *testing.T) {
 			}
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 			held := tryHold(t, f)
-			if err := test.during(f.Path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, test.during(f.Path))
 			if err := held.Release(); !errors.Is(err, test.want) {
 				t.Errorf("release: %v, want %v", err, test.want)
 			}
-			if err := test.after(f.Path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, test.after(f.Path))
 			if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
 				t.Errorf("%s, %s", s.State, s.Evidence)
 			}
@@ -110,9 +104,7 @@ func TestCancelledAtALook(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			if err := look.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, look.Close())
 			eventually(t, "nothing is left", func() bool { _, err := os.Lstat(f.Path); return err != nil })
 			wantFree(t, f.Path)
 		})
@@ -134,14 +126,10 @@ func TestLastReaderMeetsALook(t *testing.T) {
 					}
 				}
 			}), t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			letGo(t, reader)
 			parkedIs(t, 1) // who waits to remove it
-			if err := look.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, look.Close())
 			eventually(t, "the readers' file is gone", func() bool { return !testkit.Exists(f.Path) })
 			wantFree(t, f.Path)
 		})
@@ -154,17 +142,13 @@ func TestReaderMeetsOthersReaders(t *testing.T) {
 	f := queued(t)
 	putFile(t, f.Path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
 	theirs, err := lockFile(f.Path, platform.Shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if _, err := f.TryAcquireShared(t.Context()); asLocked(t, err).Evidence != lock.EvidenceKernelLockHeld {
 		t.Error(err)
 	}
 	reader := beginShared(t, f)
 	parkedIs(t, 1)
-	if err := theirs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, theirs.Close())
 	letGo(t, getHeld(t, reader))
 	wantFree(t, f.Path)
 }
@@ -209,9 +193,7 @@ func TestBreakForce_Alive(t *testing.T) {
 	holder.Do("release", "released")
 
 	data, err := json.Marshal(lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	putFile(t, path, data, time.Time{})
 	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != lock.EvidenceBeganBefore {
 		t.Error(err)
@@ -230,15 +212,11 @@ func TestNotPowerLost(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	putFile(t, f.Path, make([]byte, 64), longAgo)
 	theirs, err := os.OpenFile(f.Path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if l := asLocked(t, tryErr(t, f)); l.Evidence != lock.EvidenceUnreadable {
 		t.Error(l)
 	}
-	if err := theirs.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, theirs.Close())
 	letGo(t, tryHold(t, f))
 }
 
@@ -306,15 +284,11 @@ func TestStuck_NoThreadLeft(t *testing.T) {
 	}
 	letGo(t, tryHold(t, f)) // makes the sibling
 	turnstile, err := takeTurnstile(f.Path + ".flock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
 	for _, mode := range []func(context.Context) (*lock.FileHold, error){f.TryAcquireShared, f.AcquireShared} {
 		held, err := mode(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		letGo(t, held)
 	}
 	turnstile.Close()
@@ -340,9 +314,7 @@ func TestMarkerKept(t *testing.T) {
 			}
 		}
 	}).TryAcquire(t.Context())
-	if err := errors.Join(os.Chmod(folder, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.Chmod(folder, 0o700)))
 	if !errors.Is(err, os.ErrPermission) {
 		t.Error(err)
 	}
@@ -371,9 +343,7 @@ func overlay(t *testing.T) (underneath string, above func() (at string, unmount 
 	var folder [4]string
 	for i, name := range []string{"lower", "upper", "work", "at"} {
 		folder[i] = filepath.Join(root, name)
-		if err := os.Mkdir(folder[i], 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(folder[i], 0o755))
 	}
 	return folder[1], func() (string, func()) {
 		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", folder[0], folder[1], folder[2])

@@ -152,9 +152,7 @@ func TestAcquireKeys(t *testing.T) {
 		l := &fakeLocker{}
 		given := slices.Clone(keys)
 		set, err := lock.AcquireKeys(t.Context(), l, keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if !slices.Equal(keys, given) {
 			t.Errorf("the caller's keys are now %v", keys)
 		}

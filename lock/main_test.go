@@ -34,6 +34,7 @@ type child = testkit.Child
 
 var (
 	start      = testkit.Start
+	check      = testkit.Check
 	eventually = testkit.Eventually
 	promptly   = testkit.Promptly
 	names      = testkit.Names

@@ -41,9 +41,7 @@ func TestMarker_OfTheLiving(t *testing.T) {
 				}
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path), "lock.flock"))
 				// Once the marker has gone, so has the obstacle.
-				if err := os.Remove(file.Path + ".reclaim"); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.Remove(file.Path+".reclaim"))
 				letGo(t, tryHold(t, file))
 			})
 		}

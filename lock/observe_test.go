@@ -82,9 +82,7 @@ func TestObserver_Uncontended(t *testing.T) {
 		begun := time.Now()
 		acquire := inMode(f, shared)
 		held, err := acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		had := time.Now()
 		took := time.Since(begun)
 		inside := time.Since(had)
@@ -227,9 +225,7 @@ func TestObserver_Lost(t *testing.T) {
 	begun := time.Now()
 	held := tryHold(t, f)
 	had := time.Now()
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(f.Path))
 	inside := time.Since(had)
 	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release: %v", err)
@@ -241,9 +237,7 @@ func TestObserver_Lost(t *testing.T) {
 	f, seen = observed(t)
 	f.StaleAfter = 30 * time.Millisecond
 	held = tryHold(t, f.WithoutKernelLock())
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(f.Path))
 	promptly(t, "the loss", func() { <-held.Lost() })
 	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release: %v", err)

@@ -20,9 +20,7 @@ import (
 
 func removeSibling(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Remove(path + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path+".flock"))
 }
 
 // TestOwnLock_ReadersOutliveTheFirst: the readers' file names the first one, who has gone;
@@ -209,9 +207,7 @@ func TestOwnLock_ReplacedAtALook(t *testing.T) {
 		}
 	}))
 	parkedIs(t, 1) // who waits to remove what was made
-	if err := look.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, look.Close())
 	parkedIs(t, 0)
 	if got := string(getFile(t, f.Path)); got != other {
 		t.Errorf("what was there is now %q", got)
@@ -226,14 +222,10 @@ func TestOwnLock_GoneWhileJoining(t *testing.T) {
 	dead.Do("shared", "held")
 	dead.Kill()
 	look, err := lockFile(f.Path, platform.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	reader := beginShared(t, f)
 	parkedIs(t, 1)
-	if err := errors.Join(os.Remove(f.Path), look.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.Remove(f.Path), look.Close()))
 	letGo(t, getHeld(t, reader))
 	wantFree(t, f.Path)
 }
@@ -296,9 +288,7 @@ func TestOwnLock_UntilItIsGone(t *testing.T) {
 			})
 			acquire := inMode(f, mode == "shared")
 			held, err := acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			letGo(t, held)
 			if looked <= len(named) {
 				t.Errorf("looked %d times", looked)
@@ -331,9 +321,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 		f, look, made := meet(t)
 		waiter := beginAcquire(t, t.Context(), f)
 		parkedIs(t, 1)
-		if err := (*look).Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, (*look).Close())
 		letGo(t, getHeld(t, waiter))
 		if *made != 1 {
 			t.Errorf("%d lock files were made", *made)
@@ -345,9 +333,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 		if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || l.Info != nil {
 			t.Errorf("%+v", l)
 		}
-		if err := (*look).Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, (*look).Close())
 		eventually(t, "what it made is gone", func() bool { _, err := os.Lstat(f.Path); return errors.Is(err, os.ErrNotExist) })
 		wantFree(t, f.Path)
 	})
@@ -359,16 +345,12 @@ func TestOwnLock_LockedByOthers(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, path string) (drop func()){
 		"flock": func(t *testing.T, path string) func() {
 			k, err := lockFile(path, platform.Exclusive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return func() { k.Close() }
 		},
 		"flock, shared": func(t *testing.T, path string) func() {
 			k, err := lockFile(path, platform.Shared)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return func() { k.Close() }
 		},
 		"byte range": func(t *testing.T, path string) func() {
@@ -448,9 +430,7 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 	reader.Do("shared", "held")
 	reader.Kill()
 	look, err := lockFile(f.Path, platform.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	waiter := begin(t, f, true, func() (*lock.FileHold, error) { return f.AcquireShared(ctx) })
 	parkedIs(t, 1)
@@ -458,9 +438,7 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 	if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
 		t.Fatal(o.err)
 	}
-	if err := look.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, look.Close())
 	parkedIs(t, 0)
 	isAbsent(t, f.Path)
 	wantFree(t, f.Path)
@@ -488,13 +466,9 @@ func TestOwnLock_NotJoined(t *testing.T) {
 			if err == nil {
 				data, err = change(f.Path, data)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			held, err := f.TryAcquireShared(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if now, err := os.ReadFile(f.Path); err != nil || bytes.Equal(now, data) {
 				t.Errorf("%s, %v: joined", now, err)
 			}
@@ -510,13 +484,9 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
 		f := queued(t)
 		text := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
-		if err := os.WriteFile(f.Path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(f.Path, []byte(text), 0o600))
 		theirs, err := lockFile(f.Path, platform.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		waiter := begin(t, f, mode == platform.Shared, func() (*lock.FileHold, error) {
 			if mode == platform.Shared {
@@ -529,9 +499,7 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 		if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
 			t.Fatal(o.err)
 		}
-		if err := theirs.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, theirs.Close())
 		parkedIs(t, 0)
 		if data, err := os.ReadFile(f.Path); err != nil || string(data) != text {
 			t.Errorf("mode %v: %q, %v", mode, data, err)
@@ -559,9 +527,7 @@ func TestOwnLock_MarkerIsNamed(t *testing.T) {
 	if !strings.Contains(err.Error(), ".reclaim") {
 		t.Error(err)
 	}
-	if err := os.Remove(f.Path + ".reclaim"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(f.Path+".reclaim"))
 	takeOver(t, f.Path)
 }
 

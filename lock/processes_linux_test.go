@@ -31,9 +31,7 @@ func queuedListed(t *testing.T) lock.File {
 func inspect(t *testing.T, f lock.File) lock.Status {
 	t.Helper()
 	s, err := f.Inspect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return s
 }
 
@@ -92,9 +90,7 @@ func TestProcesses_NoClaim(t *testing.T) {
 	holder := start(t, "member", f.Path)
 	holder.Do("try", "held")
 	pid := holder.Cmd.Process.Pid
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(f.Path))
 	s := inspect(t, f)
 	if s.State != lock.StateHeld || s.Info != nil || !slices.Equal(pids(s.Processes), []int{pid}) {
 		t.Errorf("%+v; want pid %d", s, pid)
@@ -115,9 +111,7 @@ func TestProcesses_NotTheDead(t *testing.T) {
 	if !errors.Is(err, lock.ErrTimeout) || l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(err.Error(), fmt.Sprint(dead)) {
 		t.Errorf("%v; want this process, and not pid %d", err, dead)
 	}
-	if err := sibling.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, sibling.Close())
 	parkedIs(t, 0)
 	if l := lock.InTheWay(f); l != nil {
 		t.Errorf("%v is in the way", l)
@@ -132,9 +126,7 @@ func TestProcesses_ChildOfTheDead(t *testing.T) {
 	leaveDeadClaim(t, f.Path)
 	dead := inspect(t, f).Info.PID
 	child, err := lockFile(f.Path, platform.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	l := wantLocked(t, f.Path)
 	if l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(l.Error(), fmt.Sprint(dead)) {
 		t.Errorf("%v; want this process, and not pid %d", l, dead)
@@ -142,9 +134,7 @@ func TestProcesses_ChildOfTheDead(t *testing.T) {
 	if s := inspect(t, f); s.Info != nil || !slices.Equal(pids(s.Processes), []int{os.Getpid()}) {
 		t.Errorf("%+v; want this process, and not pid %d", s, dead)
 	}
-	if err := child.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, child.Close())
 	takeOver(t, f.Path)
 }
 

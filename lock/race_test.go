@@ -22,9 +22,7 @@ const deadClaim = `{"pid":2147483647,"created_at":"2024-01-15T10:30:00Z","cmd":"
 
 func putDeadClaim(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(deadClaim), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(deadClaim), 0o600))
 }
 
 // TestGoroutinesRaceForDeadLock: exactly one of 64 has it, in every round.
@@ -61,9 +59,7 @@ func TestGoroutinesRaceForDeadLock(t *testing.T) {
 		if n := winners.Load(); n != 1 {
 			t.Fatalf("round %d: %d holders, want 1", round, n)
 		}
-		if err := winner.Release(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, winner.Release())
 	}
 }
 

@@ -20,9 +20,7 @@ import (
 func setAttribute(t *testing.T, path string, attribute int) (reset func()) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	set := func(flags int) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags) }
 	old, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err == nil {
@@ -158,15 +156,11 @@ func TestReleaseFails_Marker(t *testing.T) {
 func TestReleaseFails_Moved(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), StaleAfter: -1}
 	held := tryHold(t, f)
-	if err := os.Rename(f.Path, f.Path+".moved"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(f.Path, f.Path+".moved"))
 	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release: %v", err)
 	}
-	if err := os.Rename(f.Path+".moved", f.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(f.Path+".moved", f.Path))
 	if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != lock.EvidenceSaysReleased {
 		t.Errorf("%+v, %v", s, err)
 	}

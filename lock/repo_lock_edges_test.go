@@ -27,9 +27,7 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 			dir := t.TempDir()
 			path := repoLockPath(dir)
 			unlock := lockRepo(t, lock.NewRepoLock(dir), "late")
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(path))
 			putFile(t, path, []byte(successor), time.Time{})
 			before := treeState(t, filepath.Dir(path))
 			if err := unlock(); !errors.Is(err, lock.ErrLost) {
@@ -45,16 +43,12 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
 		dir := t.TempDir()
 		unlock := lockRepo(t, lock.NewRepoLock(dir), "late")
-		if err := os.Remove(repoLockPath(dir)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(repoLockPath(dir)))
 		if err := unlock(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("unlock: %v, want ErrLost", err)
 		}
 		next := lockRepo(t, lock.NewRepoLock(dir), "next")
-		if err := next(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, next())
 	})
 	// The successor's file may have the inode, size and time that ours had:
 	// inodes are used again at once (ext4), and times of files are as coarse as
@@ -65,21 +59,15 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 		for range 20 {
 			unlock := lockRepo(t, lock.NewRepoLock(dir), "late")
 			ours, err := os.Lstat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
+			check(t, os.Remove(path))
 			putFile(t, path, []byte(strings.Repeat(" ", int(ours.Size()))), ours.ModTime())
 			before := treeState(t, filepath.Dir(path))
 			if err := unlock(); !errors.Is(err, lock.ErrLost) {
 				t.Fatalf("unlock: %v, want ErrLost", err)
 			}
 			sameTree(t, before, treeState(t, filepath.Dir(path)))
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(path))
 		}
 	})
 	// A claim that was moved over ours, as reclaiming does it.
@@ -88,9 +76,7 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 		path := repoLockPath(dir)
 		unlock := lockRepo(t, lock.NewRepoLock(dir), "late")
 		putFile(t, path+".new", []byte(`{"pid":1,"created_at":"2026-01-02T03:04:05Z"}`), time.Time{})
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Rename(path+".new", path))
 		before := treeState(t, filepath.Dir(path))
 		if err := unlock(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("unlock: %v, want ErrLost", err)
@@ -105,12 +91,8 @@ func TestRepoLock_TouchedIsStillOurs(t *testing.T) {
 	dir := t.TempDir()
 	unlock := lockRepo(t, lock.NewRepoLock(dir), "push")
 	then := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(repoLockPath(dir), then, then); err != nil {
-		t.Fatal(err)
-	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chtimes(repoLockPath(dir), then, then))
+	check(t, unlock())
 	isAbsent(t, repoLockPath(dir))
 }
 
@@ -122,9 +104,7 @@ func TestRepoLock_BadID(t *testing.T) {
 		shown := fmt.Sprintf("%.20q", id)
 		root := t.TempDir()
 		data := filepath.Join(root, "a", "b", "data")
-		if err := os.MkdirAll(data, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(data, 0o755))
 		before := treeState(t, root)
 		unlock, err := lock.NewRepoLock(data).Lock(id, "push")
 		if unlock != nil || err == nil {
@@ -191,18 +171,14 @@ func TestRepoLock_ZeroValueWorks(t *testing.T) {
 	repoIsLocked(t, l)
 	// The lock stays where it was taken.
 	t.Chdir(t.TempDir())
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unlock())
 	isAbsent(t, repoLockPath(dir))
 
 	t.Chdir(dir)
 	putClaim(t, repoLockPath(dir), lock.LockInfo{PID: math.MaxInt32, CreatedAt: time.Now()})
 	unlock = lockRepo(t, l, "over a dead one")
 	repoIsOurs(t, dir, "over a dead one")
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unlock())
 }
 
 // TestRepoLock_NotALockFile: neither followed nor deleted, however old, and
@@ -211,12 +187,8 @@ func TestRepoLock_NotALockFile(t *testing.T) {
 	old := time.Now().Add(-1000 * time.Hour)
 	for name, put := range map[string]func(t *testing.T, path string){
 		"empty directory": func(t *testing.T, path string) {
-			if err := os.Mkdir(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chtimes(path, old, old); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Mkdir(path, 0o755))
+			check(t, os.Chtimes(path, old, old))
 		},
 		"directory with a file": func(t *testing.T, path string) {
 			putFile(t, filepath.Join(path, "precious"), []byte("data"), old)
@@ -244,9 +216,7 @@ func TestRepoLock_NotALockFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := repoLockPath(dir)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			put(t, path)
 			l := withPIDs(dir, false)
 			l.Now = func() time.Time { return time.Now().Add(100_000 * time.Hour) }

@@ -75,9 +75,7 @@ func TestRepoLock_FreshFileInOldInode(t *testing.T) {
 		}
 		unlock, err := l.Lock(repoID, "push")
 		if !fresh {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			unlock()
 			continue
 		}
@@ -112,15 +110,11 @@ func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 	repoIsOurs(t, dir, "slow")
 
 	// With the kernel's proof taken away, the process is still proof enough.
-	if err := os.Remove(path + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path+".flock"))
 	if locked := repoIsLocked(t, thief); locked.Evidence != lock.EvidenceKernelLockHeld {
 		t.Errorf("without the sibling: evidence is %q", locked.Evidence)
 	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unlock())
 	isAbsent(t, path)
 }
 
@@ -133,9 +127,7 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.State != lock.StateHeld || locked.Evidence != lock.EvidenceKernelLockHeld {
 		t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path))
 	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.Info != nil {
 		t.Errorf("Info is %+v", locked.Info)
 	}
@@ -143,9 +135,7 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 		t.Errorf("unlock: %v, want ErrLost", err)
 	}
 	next := lockRepo(t, lock.NewRepoLock(dir), "next")
-	if err := next(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, next())
 }
 
 // TestRepoLock_OtherProgramsAreHonoured: a claim as any program that follows the
@@ -210,15 +200,11 @@ func TestRepoLock_OtherProgramsSeeUs(t *testing.T) {
 		CreatedAt time.Time `json:"created_at"`
 		Cmd       string    `json:"cmd,omitempty"`
 	}
-	if err := json.Unmarshal(getFile(t, repoLockPath(dir)), &theirs); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(getFile(t, repoLockPath(dir)), &theirs))
 	if theirs.PID != os.Getpid() || theirs.Cmd != "push" || time.Since(theirs.CreatedAt).Abs() > patience {
 		t.Errorf("they read %+v", theirs)
 	}
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unlock())
 	isAbsent(t, repoLockPath(dir))
 }
 

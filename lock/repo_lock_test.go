@@ -49,9 +49,7 @@ func withPIDs(dataDir string, alive bool) lock.RepoLock {
 func lockRepo(t *testing.T, l lock.RepoLock, cmd string) (unlock func() error) {
 	t.Helper()
 	unlock, err := l.Lock(repoID, cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return unlock
 }
 
@@ -111,9 +109,7 @@ func TestRepoLock_WritesLockFile(t *testing.T) {
 			// The path is written out: it is part of the contract.
 			path := dir + string(filepath.Separator) + "repos" + string(filepath.Separator) + repoID + string(filepath.Separator) + ".lock"
 			info, err := os.Lstat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if !info.Mode().IsRegular() {
 				t.Errorf("lock file is a %v", info.Mode())
 			}
@@ -121,9 +117,7 @@ func TestRepoLock_WritesLockFile(t *testing.T) {
 				t.Errorf("lock file has mode %v, want 0600", info.Mode())
 			}
 			var got map[string]any
-			if err := json.Unmarshal(getFile(t, path), &got); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal(getFile(t, path), &got))
 			if got["pid"] != float64(os.Getpid()) {
 				t.Errorf("pid is %v, want %d", got["pid"], os.Getpid())
 			}
@@ -161,16 +155,10 @@ func TestRepoLock_ErrLockedOnContention(t *testing.T) {
 
 	// Another repository is another lock.
 	other, err := lock.NewRepoLock(dir).Lock("another", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(other(), unlock()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, errors.Join(other(), unlock()))
 	again := lockRepo(t, lock.NewRepoLock(dir), "")
-	if err := again(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, again())
 }
 
 func TestRepoLock_StaleByDeadPIDSteals(t *testing.T) {
@@ -184,9 +172,7 @@ func TestRepoLock_StaleByDeadPIDSteals(t *testing.T) {
 			putClaim(t, repoLockPath(dir), lock.LockInfo{PID: 999999, CreatedAt: created, Cmd: "dead"})
 			unlock := lockRepo(t, withPIDs(dir, false), "push")
 			repoIsOurs(t, dir, "push")
-			if err := unlock(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, unlock())
 			isAbsent(t, repoLockPath(dir))
 		})
 	}
@@ -204,9 +190,7 @@ func TestRepoLock_StaleByDeadPIDSteals(t *testing.T) {
 	t.Run("by the system's own check", func(t *testing.T) {
 		dir := t.TempDir()
 		child := exec.Command(os.Args[0], "-test.run=^$")
-		if err := child.Run(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, child.Run())
 		putClaim(t, repoLockPath(dir), lock.LockInfo{PID: child.Process.Pid, CreatedAt: time.Now()})
 		unlock := lockRepo(t, lock.NewRepoLock(dir), "push")
 		defer unlock()
@@ -320,14 +304,10 @@ func TestRepoLock_UnlockIdempotent(t *testing.T) {
 	}
 	// A second unlock is nothing to the next holder.
 	next := lockRepo(t, lock.NewRepoLock(dir), "next")
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unlock())
 	repoIsOurs(t, dir, "next")
 	repoIsLocked(t, lock.NewRepoLock(dir))
-	if err := next(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, next())
 }
 
 func TestRepoLock_ParentDirCreation(t *testing.T) {
@@ -338,9 +318,7 @@ func TestRepoLock_ParentDirCreation(t *testing.T) {
 		t.Fatalf("no folder (%v)", err)
 	}
 	repoIsOurs(t, dir, "push")
-	if err := unlock(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unlock())
 	if _, err := os.Stat(filepath.Join(dir, "repos", repoID)); err != nil {
 		t.Errorf("unlock removed the folder: %v", err)
 	}

@@ -30,9 +30,7 @@ func holdAll(t *testing.T, files ...lock.File) *lock.Set {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	set, err := lock.AcquireAll(ctx, files...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return set
 }
 
@@ -216,9 +214,7 @@ func TestSet_Order(t *testing.T) {
 			t.Errorf("%v: Held is %v, want %v", names, paths, want)
 		}
 		clear(set.Held()) // a copy
-		if err := set.Release(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, set.Release())
 		want := "acquired a, acquired b, acquired c, released c, released b, released a"
 		if got := seen.String(); got != want {
 			t.Errorf("%v: %s; want %s", names, got, want)
@@ -325,9 +321,7 @@ func TestSet_Context(t *testing.T) {
 	for _, f := range files {
 		wantLocked(t, f.Path)
 	}
-	if err := set.Release(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, set.Release())
 	if err := ctx.Err(); err != nil {
 		t.Errorf("after Release the context is done: %v", err)
 	}
@@ -348,9 +342,7 @@ func TestSet_ReleaseGoesOn(t *testing.T) {
 	set := holdAll(t, files...)
 	ctx := set.Context(t.Context())
 	for _, i := range []int{1, 3} {
-		if err := os.Remove(files[i].Path); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(files[i].Path))
 	}
 	err := set.Release()
 	if !errors.Is(err, lock.ErrLost) {

@@ -15,17 +15,13 @@ import (
 
 func removeFile(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path))
 }
 
 func holdShared(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
 	held, err := f.AcquireShared(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return held
 }
 
@@ -328,9 +324,7 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	held, err := f.TryAcquireShared(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	letGo(t, held)
 	// Who comes next adopts the wait.
 	next := beginAcquire(t, t.Context(), f)

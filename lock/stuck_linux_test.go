@@ -59,9 +59,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 		"anybody's byte lock": func(t *testing.T, f lock.File) func() {
 			letGo(t, tryHold(t, f)) // makes the sibling
 			turnstile, err := takeTurnstile(f.Path + ".flock")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return func() { turnstile.Close() }
 		},
 	} {
@@ -73,9 +71,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 				acquire := inMode(f, mode == "shared")
 				for range 20 {
 					held, err := acquire(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					check(t, err)
 					letGo(t, held)
 				}
 				// The first had to look, twice at least; the others had no need to.
@@ -88,9 +84,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 				again := looks.Load()
 				for range 20 {
 					held, err := acquire(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					check(t, err)
 					letGo(t, held)
 				}
 				if n := looks.Load() - again; n != 0 {
@@ -122,18 +116,14 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			for range 5 {
 				for _, acquire := range acquires {
 					held, err := acquire(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					check(t, err)
 					letGo(t, held)
 				}
 			}
 			// The first had to look, twice at least; the others had no need to, nor have
 			// those who wait for one that got past.
 			held, err := f.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			next := beginAcquire(t, t.Context(), f)
 			parkedIs(t, 2) // one of them at the sibling, left behind
 			letGo(t, held)
@@ -163,25 +153,19 @@ func TestStuck_NotOvertaken(t *testing.T) {
 			if err == nil {
 				err = syscall.Flock(int(k.Fd()), syscall.LOCK_EX)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return func() { k.Close() }
 		},
 		"lock file removed": func(t *testing.T, f lock.File) func() {
 			holder := start(t, "member", f.Path)
 			holder.Do("try", "held")
-			if err := os.Remove(f.Path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(f.Path))
 			return func() { holder.Do("release", "lost") }
 		},
 		"readers' lock file removed": func(t *testing.T, f lock.File) func() {
 			holder := start(t, "member", f.Path)
 			holder.Do("try-shared", "held")
-			if err := os.Remove(f.Path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(f.Path))
 			return func() { holder.Do("release", "lost") }
 		},
 	} {
@@ -210,9 +194,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			parkedIs(t, 0)
 			dir := filepath.Join(t.TempDir(), "dir")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Mkdir(dir, 0o700))
 			f := lock.File{Path: filepath.Join(dir, ".lock")}
 			holder := start(t, "member", f.Path)
 			holder.Do("try", "held")
@@ -221,9 +203,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 			}
 			waiter := beginAcquire(t, context.Background(), f)
 			parkedIs(t, 1)
-			if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
 			letGo(t, getHeld(t, waiter))
 			holder.Do("release", "lost")
 			wantFree(t, f.Path)
@@ -243,9 +223,7 @@ func TestStuck_Lease(t *testing.T) {
 				letGo(t, tryHold(t, f))
 			}
 			file, err := os.OpenFile(f.Path+leased, os.O_RDONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			defer file.Close()
 			signals := make(chan os.Signal, 100) // by which the kernel asks for it back
 			signal.Notify(signals, unix.SIGIO)

@@ -22,9 +22,7 @@ func TestUpdate_KeepsSpecialBits(t *testing.T) {
 	for _, bits := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid, fs.ModeSticky, fs.ModeSetuid | fs.ModeSetgid} {
 		path := filepath.Join(t.TempDir(), "f")
 		want := 0o755 | bits
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, want)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, want)))
 		if got := modeOf(t, path); got != want {
 			t.Skipf("needs a filesystem that keeps mode %v; here it becomes %v", want, got)
 		}
@@ -47,15 +45,11 @@ func TestUpdate_KeepsOwner(t *testing.T) {
 	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(t.TempDir(), "f")
 	for _, mode := range []fs.FileMode{0o600, 0o755 | fs.ModeSetuid} {
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, mode)))
 		update(t, path, into("new"))
 		hasContents(t, path, "new")
 		info, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if st := info.Sys().(*syscall.Stat_t); st.Uid != 1234 || st.Gid != 2345 || info.Mode() != mode {
 			t.Errorf("owner is %d:%d, mode %v; want 1234:2345 and %v", st.Uid, st.Gid, info.Mode(), mode)
 		}
@@ -64,15 +58,11 @@ func TestUpdate_KeepsOwner(t *testing.T) {
 
 func TestUpdate_FIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Mkfifo(path, 0o600))
 	refused(t, path)
 	// Nor is one at the temporary name waited for.
 	path = filepath.Join(t.TempDir(), "f")
-	if err := syscall.Mkfifo(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Mkfifo(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp"), 0o600))
 	promptly(t, "Update", func() { update(t, path, into("new")) })
 	hasContents(t, path, "new")
 }

@@ -28,9 +28,7 @@ func update(t *testing.T, path string, change func([]byte) ([]byte, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lock.Update(ctx, path, change); err != nil {
-		t.Fatal(err)
-	}
+	check(t, lock.Update(ctx, path, change))
 }
 
 // hasContents also checks that nothing but the lock's sibling lies beside a file
@@ -112,9 +110,7 @@ func TestUpdate_KeepsMode(t *testing.T) {
 	}
 	for _, mode := range []fs.FileMode{0o600, 0o644, 0o755, 0o666, 0o777, 0o400, 0o640, 0o440, 0o700} {
 		path := filepath.Join(t.TempDir(), "f")
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)))
 		update(t, path, into("new"))
 		hasContents(t, path, "new")
 		if got := modeOf(t, path); got != mode {
@@ -128,9 +124,7 @@ func TestUpdate_NewMode(t *testing.T) {
 	dir := t.TempDir()
 	like, path := filepath.Join(dir, "like"), filepath.Join(dir, "f")
 	f, err := os.OpenFile(like, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	f.Close()
 	update(t, path, into("new"))
 	if got, want := modeOf(t, path), modeOf(t, like); got != want {
@@ -141,9 +135,7 @@ func TestUpdate_NewMode(t *testing.T) {
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return info.Mode()
 }
 
@@ -200,9 +192,7 @@ func TestUpdate_ChangeFails(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "f")
 				if exists {
-					if err := os.WriteFile(path, []byte("old"), 0o640); err != nil {
-						t.Fatal(err)
-					}
+					check(t, os.WriteFile(path, []byte("old"), 0o640))
 				}
 				before := treeState(t, dir)
 				run(path)
@@ -216,23 +206,15 @@ func TestUpdate_ChangeFails(t *testing.T) {
 // TestUpdate_SameContents: what is there already is not written again.
 func TestUpdate_SameContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, []byte("same"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte("same"), 0o600))
 	before, err := platform.IdentifyFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Update(t.Context(), path, into("same")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, lock.Update(t.Context(), path, into("same")))
 	if after, err := platform.IdentifyFile(path); err != nil || after != before {
 		t.Errorf("it is another file: %v", err)
 	}
 	// A new file that is empty is one.
-	if err := lock.Update(t.Context(), path+"2", into("")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, lock.Update(t.Context(), path+"2", into("")))
 	if got, err := os.ReadFile(path + "2"); err != nil || len(got) != 0 {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -426,9 +408,7 @@ func TestUpdate_LeftoverTemp(t *testing.T) {
 	t.Run("folder", func(t *testing.T) { // can't be a writer's
 		path := filepath.Join(t.TempDir(), "f")
 		putFile(t, path, []byte("old"), time.Time{})
-		if err := os.Mkdir(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp"), 0o700))
 		before := treeState(t, filepath.Dir(path))
 		if err := lock.Update(t.Context(), path, into("new")); err == nil || !strings.Contains(err.Error(), ".f.holdfast-tmp") {
 			t.Errorf("error is %v", err)
@@ -463,8 +443,6 @@ func TestUpdate_ConfigEditor(t *testing.T) {
 		}
 		return merge("first")(old)
 	})
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
+	check(t, <-second)
 	hasContents(t, path, `{"base":1,"first":1,"second":1}`)
 }

@@ -190,9 +190,7 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 	parkedIs(t, 0)
 	for range 100 {
 		held, err := f.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		letGo(t, held)
 	}
 }

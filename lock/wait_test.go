@@ -73,15 +73,11 @@ func wantInKernel(t *testing.T, want int, files ...lock.File) {
 	}
 	eventually(t, fmt.Sprintf("%d threads wait in the kernel", want), func() bool {
 		locks, err := platform.ListKernelLocks()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		n := 0
 		for _, f := range files {
 			id, err := platform.IdentifyFile(f.Path + ".flock")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			n += len(locks.Waiters(id))
 		}
 		return n == want
@@ -106,15 +102,11 @@ func TestAcquire_BehindTheQueue(t *testing.T) {
 	needsTurnstile(t)
 	f := queued(t)
 	turnstile, err := takeTurnstile(f.Path + ".flock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	came := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	held, err := f.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if err := held.Release(); err != nil {
 		t.Error(err)
 	}
@@ -294,15 +286,11 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 		for range 12 {
 			waitedFor(t, f)
 			next := replaceSibling(t, f)
-			if err := holder.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, holder.Close())
 			holder = next
 		}
 		waitedFor(t, f)
-		if err := holder.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, holder.Close())
 		letGo(t, getHeld(t, came))
 		wantFree(t, f.Path)
 	}
@@ -311,9 +299,7 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 func lockSibling(t *testing.T, f lock.File) *platform.File {
 	t.Helper()
 	k, err := lockFile(f.Path+".flock", platform.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return k
 }
 
@@ -325,9 +311,7 @@ func replaceSibling(t *testing.T, f lock.File) *platform.File {
 	if err == nil {
 		err = os.Rename(f.Path+".new", f.Path+".flock")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return k
 }
 
@@ -335,14 +319,10 @@ func replaceSibling(t *testing.T, f lock.File) *platform.File {
 func waitedFor(t *testing.T, f lock.File) {
 	t.Helper()
 	id, err := platform.IdentifyFile(f.Path + ".flock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	eventually(t, "a wait for the sibling", func() bool {
 		locks, err := platform.ListKernelLocks()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return len(locks.Waiters(id)) > 0
 	})
 }

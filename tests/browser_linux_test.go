@@ -32,19 +32,13 @@ func startBrowser(t *testing.T) *browser {
 		}
 	}
 	profile, err := os.MkdirTemp("", "holdfast-browser")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	driver := exec.Command("chromedriver", "--port=0")
 	driver.Env = append(os.Environ(), "HOME="+profile)
 	driver.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the browser's processes are in it too
 	said, err := driver.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := driver.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, driver.Start())
 	b := &browser{t: t, client: http.Client{Timeout: 2 * time.Minute}}
 	t.Cleanup(func() {
 		syscall.Kill(-driver.Process.Pid, syscall.SIGKILL)

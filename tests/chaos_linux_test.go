@@ -106,13 +106,9 @@ func TestChaos(t *testing.T) {
 	reported := int(had)
 
 	text, err := os.ReadFile(path + ".counter")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	counted, err := strconv.Atoi(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	// Whoever was killed may have counted without having reported it.
 	if counted < reported || counted > reported+kills+procs {
 		t.Errorf("%d reported, %d counted; want no fewer, and at most %d more", reported, counted, kills+procs)

@@ -72,9 +72,7 @@ type claimEvent struct {
 func claimEvents(t *testing.T, dir string) (events []claimEvent) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "ledger", "event-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for i, name := range names { // in their order
 		if want := fmt.Sprintf("event-%06d.json", i+1); filepath.Base(name) != want {
 			t.Fatalf("%s lies where %s should", name, want)
@@ -164,9 +162,7 @@ func agree(t *testing.T, dir string) {
 func TestClaimsChaos(t *testing.T) {
 	const procs, kills = 6, 100
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "meta.json"), []byte(`{"lock_timeout":"1s"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "meta.json"), []byte(`{"lock_timeout":"1s"}`), 0o600))
 	launch := func(n int) *exec.Cmd {
 		return background(t, play(t, "claims", dir, fmt.Sprint("agent-", n)))
 	}

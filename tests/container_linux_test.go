@@ -68,9 +68,7 @@ func TestContainerOutlivesSibling(t *testing.T) {
 			if said != "held by pid 1" {
 				t.Fatal(said)
 			}
-			if err := os.Remove(path + ".flock"); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(path+".flock"))
 			f := lock.File{Path: path, StaleAfter: time.Nanosecond}
 			held, err := f.TryAcquire(t.Context())
 			if err == nil {
@@ -100,9 +98,7 @@ func TestContainerTakesOver(t *testing.T) {
 	if said := outside.Answer(); !strings.HasPrefix(said, "held by pid ") {
 		t.Fatal(said)
 	}
-	if err := os.Remove(path + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(path+".flock"))
 	for _, start := range []func(*testing.T, string) (*testkit.Child, string){container, sandbox} {
 		if _, said := start(t, path); said == "held by pid 1" {
 			t.Fatal("a second holder got in")

@@ -83,9 +83,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 		cmd := exec.Command(interpreter, "-I", "-S", filepath.Join("testdata", "dispatcher.py"), dir, dispatchID, log, stop)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		background(t, cmd)
 		go func() { deaths <- countLines(out) }()
 		theirs = append(theirs, cmd)
@@ -115,9 +113,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 		ours[i] = launch()
 		return count("acquired go") >= enough && count("acquired python") >= enough
 	})
-	if err := os.WriteFile(stop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(stop, nil, 0o600))
 	died := 0
 	for range each {
 		died += <-deaths
@@ -161,9 +157,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 func checkClaims(t *testing.T, log string) {
 	t.Helper()
 	f, err := os.Open(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	var open string          // the claim that is held
 	dead := map[string]int{} // pid of a claim that was never given up: its line

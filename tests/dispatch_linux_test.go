@@ -72,9 +72,7 @@ func killedClaim(t *testing.T, dir string) string {
 	holder.Expect("claimed")
 	holder.Kill()
 	text, err := os.ReadFile(filepath.Join(dir, dispatchID+".lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text)
 }
 
@@ -82,16 +80,12 @@ func killedClaim(t *testing.T, dir string) string {
 func foreignClaim(t *testing.T, pid int, nonce string) string {
 	t.Helper()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	text, err := json.Marshal(map[string]any{
 		"gardenId": dispatchID, "pid": pid, "hostname": host, "createdAt": "2001-02-03T04:05:06.789Z",
 		"nonce": nonce, "owner": dispatch.Owner, "lockPath": "/somewhere/" + dispatchID + ".lock",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(text) + "\n"
 }
 
@@ -123,9 +117,7 @@ func TestDispatch_ManyReclaimersOneWinner(t *testing.T) {
 		kind := kinds[round%len(kinds)]
 		if kind.marker != "none" {
 			writeWhole(t, marker, kind.marker)
-			if err := os.Chtimes(marker, longAgo, longAgo); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chtimes(marker, longAgo, longAgo))
 		}
 		writeWhole(t, path, kind.claim)
 		for _, c := range reclaimers {
@@ -161,10 +153,6 @@ func TestDispatch_ManyReclaimersOneWinner(t *testing.T) {
 // writeWhole makes a file appear with all that is in it.
 func writeWhole(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	check(t, os.Rename(path+".new", path))
 }

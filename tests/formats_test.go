@@ -21,9 +21,7 @@ import (
 func repositoryFile(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(path)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(data)
 }
 
@@ -82,9 +80,7 @@ func TestFormats_Named(t *testing.T) {
 	var golden []string
 	for _, pattern := range []string{"../lock/testdata/*", "../lock/*/testdata/*"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		golden = append(golden, files...)
 	}
 	if len(golden) < 10 {
@@ -172,9 +168,7 @@ func writtenClaims(t *testing.T) map[string]string {
 		t.Error(err)
 	}
 	claim, err := dispatch.Locks{Dir: t.TempDir()}.Acquire(t.Context(), "id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	keep(claim.LockPath)
 	if _, err := claim.Release(); err != nil {
 		t.Error(err)

@@ -25,9 +25,7 @@ func throughFUSE(t *testing.T, dir string, remember time.Duration) string {
 		t.Skip("needs FUSE: ", err)
 	}
 	root, err := fs.NewLoopbackRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	at := t.TempDir()
 	server, err := fs.Mount(at, root, &fs.Options{EntryTimeout: &remember, AttrTimeout: &remember, MountOptions: fuse.MountOptions{
 		DirectMountStrict: true, FsName: "holdfast-test", Name: "holdfast",
@@ -52,16 +50,10 @@ func TestFUSE_ReleaseLeavesOthers(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, ".lock")
 			first, err := lock.File{Path: filepath.Join(throughFUSE(t, dir, remember), ".lock")}.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
+			check(t, os.Remove(path))
 			second, err := lock.File{Path: path}.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if err := first.Release(); !errors.Is(err, lock.ErrLost) {
 				t.Errorf("release of the first: %v", err)
 			}

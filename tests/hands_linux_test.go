@@ -236,9 +236,7 @@ func TestHands(t *testing.T) {
 func namesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, e := range all {
 		names = append(names, e.Name())
 	}
@@ -251,9 +249,7 @@ func TestHands_NothingOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".lock")
 	claim := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
-	if err := os.WriteFile(path, []byte(claim), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(claim), 0o600))
 	crowd := newCrowd(t, 4, func(int) *exec.Cmd { return play(t, "scramble", path, filepath.Join(dir, "oracle")) })
 	for range 40 {
 		time.Sleep(rand.N(8 * time.Millisecond))

@@ -111,9 +111,7 @@ func TestJit_ConcurrentIssueCreatesNoCorruption(t *testing.T) {
 		ends(t, p)
 	}
 	data, err := os.ReadFile(store.index())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ids, err := decodeIDs(data)
 	if err != nil {
 		t.Fatalf("the index is corrupt: %v\n%s", err, data)
@@ -243,9 +241,7 @@ func jitReader(store jitStore) error {
 // processes, and that never see a torn file, nor an older one than before.
 func TestJit_ConcurrentReadWriteIssue(t *testing.T) {
 	store := newStore(t)
-	if err := store.raise("A"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, store.raise("A"))
 	var readers []*testkit.Child
 	for range 5 {
 		readers = append(readers, testkit.Start(t, "jit-worker", string(store), "read"))
@@ -254,9 +250,7 @@ func TestJit_ConcurrentReadWriteIssue(t *testing.T) {
 		p.Expect("reading")
 	}
 	for range 100 {
-		if err := store.raise("A"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, store.raise("A"))
 	}
 	for _, p := range readers {
 		ends(t, p)
@@ -273,9 +267,7 @@ func TestJit_DependencyAddWithConcurrentReads(t *testing.T) {
 	put := func(n int) error {
 		return errors.Join(os.WriteFile(a, []byte(strconv.Itoa(n)), 0o600), os.WriteFile(b, []byte(strconv.Itoa(n)), 0o600))
 	}
-	if err := put(0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, put(0))
 	lockA, lockB := lock.File{Path: a + ".lock"}, lock.File{Path: b + ".lock"}
 	var writing sync.WaitGroup
 	var written atomic.Bool

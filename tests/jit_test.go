@@ -105,9 +105,7 @@ func had(t *testing.T, acquire func(context.Context) (*lock.FileHold, error)) *l
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	held, err := acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return held
 }
 
@@ -263,9 +261,7 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 	holder.Expect("held")
 	t.Setenv("JIT_LOCK_TIMEOUT", "0.05")
 	s, err := settings.FromEnv("JIT")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	locked := refusedFor(t, func(ctx context.Context) (*lock.FileHold, error) {
 		return lock.File{Path: path}.AcquireWithin(ctx, s.Timeout)
 	})

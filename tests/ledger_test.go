@@ -229,9 +229,7 @@ func leftovers(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	for _, pattern := range []string{".event-*", ".batch", "ledger.lock", "ledger.lock.reclaim*"} {
 		names, err := filepath.Glob(filepath.Join(dir, "ledger", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		found = append(found, names...)
 	}
 	return found
@@ -339,9 +337,7 @@ rmdir "$LOCK_FILE"
 func TestLedger_BesideScript(t *testing.T) {
 	const scripts, runs, procs, count = 3, 40, 3, 40
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "ledger"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(filepath.Join(dir, "ledger"), 0o700))
 	var all sync.WaitGroup
 	for range scripts {
 		all.Go(func() {
@@ -363,13 +359,9 @@ func TestLedger_BesideScript(t *testing.T) {
 	all.Wait()
 	theirs, ours := 0, map[string]int{}
 	for event, err := range (ledger.Ledger{Dir: dir}).Events(0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var e entry
-		if err := json.Unmarshal(event.Data, &e); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal(event.Data, &e))
 		if e.ID == "" {
 			theirs++
 		} else if e.N != ours[e.ID] {

@@ -72,6 +72,7 @@ func buildFlags() (flags []string) {
 
 var (
 	play       = testkit.Command
+	check      = testkit.Check
 	eventually = testkit.Eventually
 	exists     = testkit.Exists
 )
@@ -93,9 +94,7 @@ func run(t *testing.T, name string, args ...string) (code int, output string) {
 // background starts a command that is killed when the test ends.
 func background(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()

@@ -25,20 +25,14 @@ func startServe(t *testing.T, dirs ...string) string {
 	cmd := exec.Command(holdfast, append([]string{"serve", "-json"}, dirs...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	background(t, cmd)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var at struct {
 		URL string `json:"url"`
 	}
-	if err := json.Unmarshal(line, &at); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(line, &at))
 	return at.URL
 }
 
@@ -102,12 +96,8 @@ func (p page) unfilter() { p.t.Helper(); p.press("\ue00c") }
 // up with them without being loaded again.
 func TestMonitor_Page(t *testing.T) {
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
-	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o700))
+	check(t, os.Mkdir(other, 0o700))
 	const hostile = "<img src=x onerror=\"window.robbed=1\">\u202e<script>window.robbed=1</script>"
 	holder := exec.Command(holdfast, "run", "-label", hostile, filepath.Join(dir, "held.lock"), "--", "sleep", "1000")
 	background(t, holder)
@@ -185,18 +175,14 @@ func TestMonitor_Page(t *testing.T) {
 	eventually(t, "its row disappears", func() bool { return p.count() == 3 })
 
 	// An engine that is out of reach, and back.
-	if err := os.Rename(other, other+".gone"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(other, other+".gone"))
 	eventually(t, "the engine is said to be out of reach", func() bool {
 		said := p.text("#alarms")
 		return strings.Contains(said, other) && strings.Contains(said, "can't be read in full") && strings.Contains(said, "no such file")
 	})
 	p.find("held.lock")
 	p.screenshot("unreachable")
-	if err := os.Rename(other+".gone", other); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(other+".gone", other))
 	p.find("elsewhere.lock")
 	eventually(t, "the alarm ends", func() bool { return p.text("#alarms") == "" })
 
@@ -219,20 +205,14 @@ func TestMonitor_ServerGone(t *testing.T) {
 	m.Do("acquire", "held")
 	cmd := exec.Command(holdfast, "serve", dir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	background(t, cmd)
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	b.open(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")))
 	p := page{b}
 	p.find("l.lock")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	eventually(t, "it says that it is not refreshed", func() bool {
 		return strings.Contains(p.text("#alarms"), "Not refreshed since ")
 	})
@@ -248,22 +228,16 @@ func TestMonitor_ServerGoneUnseen(t *testing.T) {
 	b := startBrowser(t)
 	cmd := exec.Command(holdfast, "serve", "-json", t.TempDir())
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	background(t, cmd)
 	var at struct {
 		URL string `json:"url"`
 	}
-	if err := json.NewDecoder(out).Decode(&at); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.NewDecoder(out).Decode(&at))
 	b.open(at.URL)
 	eventually(t, "the page is there", func() bool { return strings.HasPrefix(eval[string](b, `return document.title`), "0 held") })
 	eval[any](b, `Object.defineProperty(document, "hidden", {get: () => true}); document.dispatchEvent(new Event("visibilitychange"))`)
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	eventually(t, "the title says it", func() bool {
 		return strings.HasPrefix(eval[string](b, `return document.title`), "✕ not refreshed")
 	})
@@ -274,18 +248,14 @@ func claimFrom(t *testing.T, path, label string, age time.Duration) {
 	t.Helper()
 	claim := fmt.Sprintf(`{"holdfast":1,"released":false,"pid":1234567,"created_at":%q,"cmd":%q,"nonce":"N0NCE","hostname":"build-17","boot_id":"b","stale_after":17280000000000000}`,
 		time.Now().Add(-age).Format(time.RFC3339), label)
-	if err := os.WriteFile(path, []byte(claim), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(claim), 0o600))
 }
 
 // TestMonitor_Layout: at each width one sees, uncut, who holds what, since when and on
 // what evidence; and an open row says all, and what to do.
 func TestMonitor_Layout(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "jobs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(filepath.Join(dir, "jobs"), 0o700))
 	far := filepath.Join(dir, "jobs", "nightly.lock")
 	claimFrom(t, far, "rsync -a /srv/data backup:/srv", 47*time.Hour+59*time.Minute)
 	claimFrom(t, filepath.Join(dir, "deploy.lock"), "deploy production", 100*24*time.Hour+23*time.Hour)
@@ -302,9 +272,7 @@ func TestMonitor_Layout(t *testing.T) {
 	dead.Do("acquire", "held")
 	dead.Kill()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, c := range []struct {
 		name string
 		dirs []string
@@ -396,14 +364,10 @@ func TestMonitor_Keyboard(t *testing.T) {
 	at("b.lock")
 
 	// The row with the focus goes: the next one has it. The last one goes: the one before.
-	if err := os.Remove(filepath.Join(dir, "b.lock")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(filepath.Join(dir, "b.lock")))
 	eventually(t, "its row disappears", func() bool { return p.count() == 2 })
 	at("c.lock")
-	if err := os.Remove(filepath.Join(dir, "c.lock")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(filepath.Join(dir, "c.lock")))
 	eventually(t, "its row disappears", func() bool { return p.count() == 1 })
 	at("a.lock")
 
@@ -440,13 +404,9 @@ func TestMonitor_Many(t *testing.T) {
 	dir := t.TempDir()
 	for i := range many {
 		space := filepath.Join(dir, fmt.Sprintf("team-%02d", i%50))
-		if err := os.MkdirAll(space, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.MkdirAll(space, 0o700))
 		claim := fmt.Sprintf(`{"pid":%d,"created_at":"2999-01-02T03:04:05Z","cmd":"agent %d of a far machine","hostname":"elsewhere","boot_id":"b"}`, i+1, i)
-		if err := os.WriteFile(filepath.Join(space, fmt.Sprintf("node-%d.lock", i)), []byte(claim), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(filepath.Join(space, fmt.Sprintf("node-%d.lock", i)), []byte(claim), 0o600))
 	}
 	p := openMonitor(t, dir)
 	eval[any](p.browser, `window.longest = 0;

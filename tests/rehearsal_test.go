@@ -95,9 +95,7 @@ func (s *sources) do(folder, name string, args ...string) (string, error) {
 func (s *sources) must(t *testing.T, folder, name string, args ...string) string {
 	t.Helper()
 	out, err := s.do(folder, name, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return out
 }
 
@@ -122,12 +120,8 @@ func (s *sources) edit(t *testing.T, name string, change func(string) string) {
 	t.Helper()
 	path := filepath.Join(s.dir, name)
 	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(change(string(old))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(path, []byte(change(string(old))), 0o600))
 }
 
 // required is the version that the nested modules require as the tree lies here.
@@ -138,9 +132,7 @@ func (s *sources) required(t *testing.T) string {
 			Old struct{ Path, Version string }
 		}
 	}
-	if err := json.Unmarshal([]byte(s.must(t, ".", "go", "work", "edit", "-json", "go.work")), &work); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal([]byte(s.must(t, ".", "go", "work", "edit", "-json", "go.work")), &work))
 	for _, r := range work.Replace {
 		if r.Old.Path == holdfastModule {
 			return r.Old.Version
@@ -196,9 +188,7 @@ func newStranger(t *testing.T, s *sources) *stranger {
 		publisher.must(t, tmp, "go", "mod", "download", module+"@"+version)
 		v.modules = append(v.modules, module)
 	}
-	if err := os.Mkdir(v.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(v.dir, 0o700))
 	v.must(t, v.dir, "go", "mod", "init", "example.com/stranger")
 	return v
 }
@@ -208,9 +198,7 @@ func linkOthers(t *testing.T, cache, to string) {
 	t.Helper()
 	ours := filepath.Dir(filepath.FromSlash(holdfastModule))
 	host := filepath.Dir(ours)
-	if err := os.MkdirAll(filepath.Join(to, host), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Join(to, host), 0o700))
 	for _, below := range []string{".", host} {
 		entries, err := os.ReadDir(filepath.Join(cache, below))
 		if err != nil {
@@ -221,9 +209,7 @@ func linkOthers(t *testing.T, cache, to string) {
 			if name == host || name == ours {
 				continue
 			}
-			if err := os.Symlink(filepath.Join(cache, name), filepath.Join(to, name)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Symlink(filepath.Join(cache, name), filepath.Join(to, name)))
 		}
 	}
 }
@@ -242,12 +228,8 @@ func (v *stranger) get() error {
 func (v *stranger) build(t *testing.T, name, program string) {
 	t.Helper()
 	dir := filepath.Join(v.dir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(dir, 0o700))
+	check(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
 	binary := filepath.Join(dir, "program.exe")
 	v.must(t, dir, "go", "build", "-mod=mod", "-o", binary, ".")
 	if !strings.Contains(program, "/lock/pg\"") {

@@ -13,9 +13,7 @@ import (
 func TestRelease(t *testing.T) {
 	s := newSources(t)
 	out, err := s.release(rehearsed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, want := range []string{"tag " + rehearsed, "tag lock/pg/" + rehearsed, "git push --atomic origin HEAD " + rehearsed + " lock/pg/" + rehearsed} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("release.sh does not say %q:\n%s", want, out)
@@ -29,9 +27,7 @@ func TestRelease(t *testing.T) {
 	}
 
 	v := newStranger(t, s)
-	if err := v.get(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, v.get())
 	for i, program := range readmePrograms(t) {
 		v.build(t, "readme"+string(rune('1'+i)), program)
 	}
@@ -78,31 +74,23 @@ func TestRelease_Again(t *testing.T) {
 		refused("usage", args...)
 	}
 	scratch := filepath.Join(s.dir, "scratch")
-	if err := os.WriteFile(scratch, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(scratch, nil, 0o600))
 	refused("scratch", rehearsed)
 	os.Remove(scratch)
 
 	// The Go tool fails half way.
 	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	bin := t.TempDir()
 	script := "#!/bin/sh\ncase $* in *download*/lock/pg@*) echo half way >&2; exit 1 ;; esac\nexec '" + tool + "' \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o700))
 	env := s.env
 	s.env = append(env[:len(env):len(env)], "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	refused("half way", rehearsed)
 	s.env = env
 
 	first, err := s.release(rehearsed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	done := s.state(t)
 	again := func() {
 		t.Helper()

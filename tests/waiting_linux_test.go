@@ -101,9 +101,7 @@ func startMember(t *testing.T, path string) *testkit.Child {
 func inKernel(t *testing.T, path string, n int) {
 	t.Helper()
 	info, err := os.Stat(path + ".flock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	ino := fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)
 	eventually(t, fmt.Sprint(n, " wait in the kernel"), func() bool {
 		list, err := os.ReadFile("/proc/locks")
@@ -192,9 +190,7 @@ func TestWaiting_WriterAmongReaders(t *testing.T) {
 	read := func() (n []int) {
 		for _, r := range readers {
 			count, err := strconv.Atoi(r.Say("count"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			n = append(n, count)
 		}
 		return n
@@ -208,14 +204,10 @@ func TestWaiting_WriterAmongReaders(t *testing.T) {
 			t.Fatalf("the writer starves in round %d: %v", round, err)
 		}
 		f, err := os.OpenFile(path+".occupied", os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		f.Close()
 		os.Remove(f.Name())
-		if err := held.Release(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, held.Release())
 		for i, n := range read() {
 			for n <= before[i] {
 				n, _ = strconv.Atoi(readers[i].Say("count"))
@@ -282,9 +274,7 @@ func TestWaiting_Turns(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(path + ".log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	type turn struct {
 		pid              int
 		arrived, in, out int64

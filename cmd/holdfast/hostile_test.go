@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // TestHostileTextsReachNoTerminal: whoever can write a lock file, or name a
@@ -21,9 +23,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		"pid": 42, "created_at": "2999-01-15T10:30:00Z", "cmd": "rm" + evil, "hostname": "host" + evil,
 		"boot_id": evil, "nonce": "n" + evil, "mode": evil,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	write(t, path, string(claim))
 	for _, args := range [][]string{
 		{"status", path}, {"list", dir}, {"break", path}, {"break", "-force", "x", path},

@@ -13,15 +13,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // socketPath is one short enough for a socket; the names of tests are not.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	if len(path) > 100 {
@@ -48,9 +48,7 @@ func wantAnswer(t *testing.T, path string) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}}
 	answer, err := client.Get("http://any.example/api/advisory-locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Errorf("status %d", answer.StatusCode)
@@ -71,9 +69,7 @@ func TestServe_Socket(t *testing.T) {
 	p := startSocket(t, path, dir)
 	syscall.Umask(mask)
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("its mode is %v", info.Mode())
 	}
@@ -110,9 +106,7 @@ func TestServe_SocketOfOthers(t *testing.T) {
 	refused := func(hint string) {
 		t.Helper()
 		before, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		_, stderr := wantCode(t, exitError, "serve", "-addr", "unix:"+path, dir)
 		wantText(t, stderr, path, hint)
 		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
@@ -124,13 +118,9 @@ func TestServe_SocketOfOthers(t *testing.T) {
 	}
 	write(t, path, "mine")
 	refused("no socket")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(path))
 	other, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	refused("another program")
 	other.Close()
 
@@ -140,9 +130,7 @@ func TestServe_SocketOfOthers(t *testing.T) {
 	wantNothingBeside(t, long)
 
 	p := startSocket(t, path, dir)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(path))
 	write(t, path, "mine")
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	p.finish()

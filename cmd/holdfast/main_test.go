@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // mainVar has the test binary be holdfast instead of running tests. Beneath it,
@@ -80,9 +82,7 @@ const endedByItself = 97
 func role(t *testing.T, name string, args ...string) []string {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return append([]string{exe, testCommand, name}, args...)
 }
 
@@ -105,9 +105,7 @@ func dieHolding(t *testing.T, path string) {
 // write puts a file by hand.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // foreign is the claim of another machine, of which nothing can be known.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -14,9 +15,7 @@ import (
 func TestTellWait_NotItself(t *testing.T) {
 	file := lock.File{Path: filepath.Join(t.TempDir(), "a.lock")}
 	held, err := file.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var said strings.Builder
 	a := &app{stderr: &said}
 	a.tellWait(t.Context(), &waitNotice{file: file})

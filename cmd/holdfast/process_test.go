@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // process is a holdfast that runs.
@@ -29,9 +31,7 @@ const patience = 2 * time.Minute
 func child(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	cmd := exec.Command(exe, args...)
 	// The race detector would have each process sleep for a second at its end.
 	cmd.Env = append(os.Environ(), mainVar+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
@@ -52,16 +52,10 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 		t.Fatal(err)
 	}
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, cmd.Start())
 	p.lines = bufio.NewScanner(stdout)
 	var mu sync.Mutex
 	var text bytes.Buffer

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // notRun are the recipes that can't be run here, by how they begin, and why.
@@ -63,9 +65,7 @@ func TestRecipes(t *testing.T) {
 		t.Skip("needs sh, to run what help and README show")
 	}
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	blocks := shellBlocks(string(readme))
 	if len(blocks) < 4 {
 		t.Fatalf("%d shell blocks found in the README", len(blocks))
@@ -206,20 +206,12 @@ func recipeFolder(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range recipeFiles {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.Check(t, os.WriteFile(path, []byte(text+"\n"), 0o700))
 	}
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(exe, filepath.Join(dir, "bin", "holdfast")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, os.Symlink(exe, filepath.Join(dir, "bin", "holdfast")))
 	return dir
 }
 

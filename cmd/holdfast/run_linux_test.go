@@ -84,9 +84,7 @@ func TestStopped(t *testing.T) {
 func awaitState(t *testing.T, pid, states string) {
 	t.Helper()
 	number, err := strconv.Atoi(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	testkit.Eventually(t, "process "+pid+" comes to "+states, func() bool {
 		return strings.ContainsRune(states, rune(testkit.State(number)))
 	})
@@ -119,9 +117,7 @@ func TestTerminalStops(t *testing.T) {
 func openTerminal(t *testing.T) (terminal, tty *os.File) {
 	t.Helper()
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { terminal.Close() })
 	var unlock, number int32
 	for request, arg := range map[uintptr]*int32{syscall.TIOCSPTLCK: &unlock, syscall.TIOCGPTN: &number} {
@@ -130,9 +126,7 @@ func openTerminal(t *testing.T) (terminal, tty *os.File) {
 		}
 	}
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { tty.Close() })
 	return terminal, tty
 }
@@ -143,19 +137,13 @@ func TestListGoesOn(t *testing.T) {
 	write(t, filepath.Join(dir, "z.lock"), foreign)
 	// A path that is too long for the kernel is a folder that not even root reads.
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for range 20 {
 		name := strings.Repeat("d", 250)
-		if err := root.Mkdir(name, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, root.Mkdir(name, 0o700))
 		deeper, err := root.OpenRoot(name)
 		root.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		root = deeper
 	}
 	root.Close()

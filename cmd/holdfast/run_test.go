@@ -66,9 +66,7 @@ func TestWaitIsToldAgainOnlyOfAnotherHolder(t *testing.T) {
 			t.Errorf("step %d: told %d times, want %d\n%s", i, got, s.want, stderr.String())
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(path))
 	if got := tell(); got != 2 {
 		t.Errorf("told of a free lock:\n%s", stderr.String())
 	}
@@ -99,9 +97,7 @@ func TestRunWhoseLockFileIsTaken(t *testing.T) {
 func TestRunLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := holdLock(t, path)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(path))
 	wantCode(t, exitNotHad, append([]string{"run", "-try", path, "--"}, role(t, "exit", "0")...)...)
 	if _, err := platform.ListKernelLocks(); err == nil { // it takes the kernel's list to know without a lock file
 		wantCode(t, exitHeld, "status", path)
@@ -129,15 +125,11 @@ func (h *fakeHold) LeaveToChildren() (bool, error) { return false, h.release }
 func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 	t.Setenv(mainVar, "1")
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer read.Close()
 	// A file, as the command gets it too.
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer stderr.Close()
 	a := &app{stdout: write, stderr: stderr}
 	held := &fakeHold{lost: make(chan struct{}), release: lock.ErrLost}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // signalsRole names each signal that it gets, and ends at SIGTERM. SIGURG is Go's own.
@@ -132,9 +134,7 @@ func TestSignalEndsWait(t *testing.T) {
 // TestNobodyReadsTheMessages: they don't end us, nor a command that runs under the lock.
 func TestNobodyReadsTheMessages(t *testing.T) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer write.Close()
 	read.Close()
 	cmd := child(t, "run", filepath.Join(t.TempDir(), ".lock"), "--", "no-such-command-here")
@@ -166,8 +166,6 @@ func snapshot(t *testing.T, dir string) string {
 		fmt.Fprintln(&b, path, info.Mode(), info.Size(), info.ModTime().UnixNano(), string(data))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return b.String()
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 	"github.com/holdfast-go/holdfast/platform"
@@ -39,20 +40,14 @@ func startServe(t *testing.T, args ...string) (p *process, at string) {
 func get(t *testing.T, at, host string) (code int, body string) {
 	t.Helper()
 	request, err := http.NewRequest("GET", at, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	request.Host = host
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return answer.StatusCode, string(text)
 }
 
@@ -77,9 +72,7 @@ func locksAt(t *testing.T, at string, ok func(monitor.Report) bool) (r monitor.R
 func TestServe(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	for _, sub := range []string{"a/b", "free"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
 	holder := holdLock(t, filepath.Join(dir, "held"))
 	dieHolding(t, filepath.Join(dir, "a", "b", "dead.lock"))
@@ -116,9 +109,7 @@ func TestServe(t *testing.T) {
 	// What is released goes, and so does a folder, which hides nothing of the others.
 	holder.finish()
 	locksAt(t, at, func(r monitor.Report) bool { return r.Total == 2 })
-	if err := os.Rename(other, other+".gone"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Rename(other, other+".gone"))
 	r = locksAt(t, at, func(r monitor.Report) bool { return r.Total == 1 })
 	if r.Engines[0].Error != nil || r.Engines[1].Error == nil {
 		t.Errorf("of the folders it says %+v", r.Engines)
@@ -155,9 +146,7 @@ func TestServe_Schema(t *testing.T) {
 			t.Errorf("list says %s\nstatus says %s", line, one)
 		}
 		var status map[string]any
-		if err := json.Unmarshal([]byte(line), &status); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(line), &status))
 		for name, want := range status {
 			if !reflect.DeepEqual(row[name], want) {
 				t.Errorf("%s is %v to status, and %v to the server", name, want, row[name])
@@ -236,9 +225,7 @@ func TestServe_Address(t *testing.T) {
 		t.Fatalf("%v in %s", err, p.lines.Bytes())
 	}
 	u, err := url.Parse(said.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if ip := net.ParseIP(u.Hostname()); ip.IsUnspecified() {
 		t.Errorf("%s is no address that one can go to from elsewhere", said.URL)
 	}
@@ -254,14 +241,10 @@ func TestServe_Address(t *testing.T) {
 func TestServe_Twice(t *testing.T) {
 	dir := t.TempDir()
 	sub := filepath.Join(dir, "sub")
-	if err := os.Mkdir(sub, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Mkdir(sub, 0o700))
 	write(t, filepath.Join(sub, "far.lock"), foreign)
 	other := filepath.Join(t.TempDir(), "sub") // which only begins alike
-	if err := os.Mkdir(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Mkdir(other, 0o700))
 	dirs := []string{sub, dir, dir + "/", other, filepath.Join(dir, "sub", "..")}
 	if link := filepath.Join(t.TempDir(), "link"); os.Symlink(dir, link) == nil {
 		dirs = append(dirs, link)
@@ -276,9 +259,7 @@ func TestServe_Twice(t *testing.T) {
 // TestServe_Taken: an address that another program has is told at once.
 func TestServe_Taken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer taken.Close()
 	stdout, stderr := wantCode(t, exitError, "serve", "-addr", taken.Addr().String(), t.TempDir())
 	if stdout != "" {

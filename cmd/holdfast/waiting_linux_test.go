@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -15,17 +16,13 @@ import (
 func TestWaiters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	holder, err := lock.File{Path: path}.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var waiters []*process
 	for range 2 { // one at the lock, and one at the turnstile
 		waiters = append(waiters, start(t, "run", path, "--", "true"))
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			s, err := lock.File{Path: path}.Inspect(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if len(s.Waiters) == len(waiters) {
 				break
 			}
@@ -48,9 +45,7 @@ func TestWaiters(t *testing.T) {
 	if err := json.Unmarshal([]byte(line), &s); err != nil || len(s.Waiters) != 2 || s.Waiters[1].PID != waiters[1].cmd.Process.Pid || s.Waiters[1].Since.IsZero() {
 		t.Errorf("%s, %v", line, err)
 	}
-	if err := holder.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, holder.Release())
 	for _, w := range waiters {
 		if code, _, stderr := w.finish(); code != exitOK {
 			t.Error(code, stderr)
@@ -62,24 +57,16 @@ func TestWaiters(t *testing.T) {
 func TestReadersAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	first, err := lock.File{Path: path}.TryAcquireShared(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	second, err := lock.File{Path: path}.TryAcquireShared(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if s, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || len(s.Processes) != 2 {
 		t.Skip("needs a temporary folder on a filesystem whose files /proc/locks names (ext4, xfs, tmpfs): ", err)
 	}
 	stdout, _ := wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, "readers   2: pid "+fmt.Sprint(os.Getpid()), "wait for them")
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, first.Release())
 	stdout, _ = wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, "readers   1: pid "+fmt.Sprint(os.Getpid()))
-	if err := second.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, second.Release())
 }

@@ -13,6 +13,14 @@ import (
 // Patience bounds what must not hang; nothing is expected to take this long.
 const Patience = time.Minute
 
+// Check ends the test if a step on the way has failed.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Eventually waits for a condition that is bound to come about.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()

@@ -95,9 +95,7 @@ func TestCorruptSeveral(t *testing.T) {
 		t.Error("a file was made of what lies behind the damage")
 	}
 	for n := 2; n <= 4; n++ {
-		if err := os.Remove(eventFile(dir, n)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(eventFile(dir, n)))
 	}
 	os.Remove(filepath.Join(dir, "ledger", ".head")) // who repairs by hand may know
 	if active, err := m.Active(); err != nil || len(active) != 1 || active[0].NodeID != "3" {
@@ -125,9 +123,7 @@ func TestGap(t *testing.T) {
 	claim(t, m, "1", "a")
 	claim(t, m, "2", "a")
 	claim(t, m, "3", "a")
-	if err := os.Remove(eventFile(dir, 2)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(eventFile(dir, 2)))
 	if _, err := manager(dir, c).Active(); !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), eventFile(dir, 2)) {
 		t.Errorf("Active: %v", err)
 	}

@@ -37,9 +37,7 @@ func TestCrashOfClaim(t *testing.T) {
 			}
 			before, _ := os.ReadFile(lockFile(dir, "1"))
 			claim(t, m, "1", "a")
-			if err := os.Remove(lockFile(dir, "1")); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(lockFile(dir, "1")))
 			if old {
 				write(t, lockFile(dir, "1"), string(before))
 			}
@@ -85,9 +83,7 @@ func TestCrashOfEnd(t *testing.T) {
 				claim(t, m, "1", "a")
 			}
 			left := read(t, lockFile(dir, "1"))
-			if err := end(m, c); err != nil {
-				t.Fatal(err)
-			}
+			check(t, end(m, c))
 			write(t, lockFile(dir, "1"), left)
 			n := len(events(t, dir))
 
@@ -123,14 +119,10 @@ func TestLeftTwice(t *testing.T) {
 	dir, c, m := proof(t)
 	claim(t, m, "1", "a")
 	left := read(t, lockFile(dir, "1"))
-	if err := m.Release(t.Context(), "1", "a"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, m.Release(t.Context(), "1", "a"))
 	c.add(1)
 	claim(t, m, "1", "b")
-	if err := m.Release(t.Context(), "1", "b"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, m.Release(t.Context(), "1", "b"))
 	write(t, lockFile(dir, "1"), left)
 	for _, m := range []*claims.Manager{m, manager(dir, c)} {
 		if got, ok, err := m.IsClaimed("1"); ok || err != nil {

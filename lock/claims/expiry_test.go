@@ -57,9 +57,7 @@ func TestRefresh(t *testing.T) {
 	first := claim(t, m, "1", "a")
 	c.add(claims.DefaultLifetime - 1)
 	longer, err := m.Refresh(t.Context(), "1", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if want := c.at.Add(claims.DefaultLifetime); !longer.ExpiresAt.Equal(want) || !longer.AcquiredAt.Equal(first.AcquiredAt) {
 		t.Errorf("refreshed: %v, want it to be from %v, and to expire at %v", longer, first.AcquiredAt, want)
 	}
@@ -158,9 +156,7 @@ func TestClockSetBack(t *testing.T) {
 func TestReleaseOfFuture(t *testing.T) {
 	dir, _, m := proof(t)
 	foreign(t, dir, "1", "a", start.Add(time.Minute), start.Add(time.Hour))
-	if err := m.Release(t.Context(), "1", "a"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, m.Release(t.Context(), "1", "a"))
 	if err := m.Release(t.Context(), "1", "a"); !errors.Is(err, claims.ErrNotOwned) {
 		t.Errorf("released twice: %v", err)
 	}
@@ -178,14 +174,10 @@ func TestOrder(t *testing.T) {
 		claim(t, m, want[i], "a")
 	}
 	active, err := m.Active()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	c.add(time.Hour)
 	ended, err := m.Reap(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for i, node := range want {
 		if active[i].NodeID != node || ended[i].NodeID != node {
 			t.Errorf("number %d is %s, and %s, want %s", i, active[i].NodeID, ended[i].NodeID, node)
@@ -199,9 +191,7 @@ func TestLedgerReplaced(t *testing.T) {
 	dir, _, m := proof(t)
 	claim(t, m, "1", "a")
 	claim(t, m, "2", "a")
-	if err := errors.Join(os.RemoveAll(dir+"/ledger"), os.RemoveAll(dir+"/locks")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.RemoveAll(dir+"/ledger"), os.RemoveAll(dir+"/locks")))
 	if _, err := m.Claim(t.Context(), "3", "a"); err == nil {
 		t.Error("decided on a ledger that is there no more")
 	}
@@ -218,9 +208,7 @@ func TestReleaseAfterClockSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.add(-time.Second)
-	if err := m.Release(t.Context(), "1", "a"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, m.Release(t.Context(), "1", "a"))
 	if all := events(t, dir); all[2].Timestamp.Before(all[1].Timestamp) {
 		t.Errorf("released at %v, refreshed at %v", all[2].Timestamp, all[1].Timestamp)
 	}

@@ -75,9 +75,7 @@ func TestForeignFile_ClockSetBack(t *testing.T) {
 	for range 10 { // more than are remembered
 		claim(t, m, "1", "them")
 		c.add(time.Second)
-		if err := m.Release(t.Context(), "1", "them"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, m.Release(t.Context(), "1", "them"))
 	}
 	c.add(-time.Hour)
 	foreign(t, dir, "1", "them", c.at, c.at.Add(time.Minute))
@@ -120,9 +118,7 @@ func TestHostileFileOfClaim(t *testing.T) {
 	if got := read(t, lockFile(dir, "1")); got != "garbage" {
 		t.Errorf("the file was replaced: %q", got)
 	}
-	if err := os.Remove(lockFile(dir, "1")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(lockFile(dir, "1")))
 	if _, err := m.Reap(t.Context()); err != nil || !same(inFiles(t, dir)["1"], replay(t, dir)["1"]) {
 		t.Errorf("it was not repaired: %v, %v", err, inFiles(t, dir))
 	}

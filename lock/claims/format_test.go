@@ -18,9 +18,7 @@ func TestFormat(t *testing.T) {
 		t.Errorf("the file is\n%swant\n%s", got, want)
 	}
 	c.add(time.Minute)
-	if err := m.Release(t.Context(), "1.2.3", "agent-7"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, m.Release(t.Context(), "1.2.3", "agent-7"))
 	if exists(lockFile(dir, "1.2.3")) {
 		t.Error("the file is still there after the release")
 	}
@@ -54,9 +52,7 @@ func TestOtherProgramsEvents(t *testing.T) {
 		appendRaw(t, dir, event)
 	}
 	active, err := m.Active()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	at := func(s string) time.Time { d, _ := time.Parse(time.RFC3339Nano, s); return d }
 	want := []claims.Claim{
 		{NodeID: "1.2.3", Owner: "agent-uuid-1234", AcquiredAt: at("2024-01-15T10:30:00Z"), ExpiresAt: at("2024-01-15T10:35:00Z")},

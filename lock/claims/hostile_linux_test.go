@@ -41,9 +41,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, c, m := proof(t)
 			path := lockFile(dir, "1")
-			if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o755), create(path)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, errors.Join(os.Mkdir(filepath.Dir(path), 0o755), create(path)))
 			before, _ := os.Lstat(path)
 			_, err := m.Claim(t.Context(), "1", "a")
 			namesFile(t, "Claim", err, path)
@@ -69,9 +67,7 @@ func TestHostileFiles(t *testing.T) {
 			if err != nil || !os.SameFile(before, after) || before.Size() != after.Size() {
 				t.Errorf("it was touched: %v", err)
 			}
-			if err := os.RemoveAll(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.RemoveAll(path))
 			claim(t, m, "1", "a")
 		})
 	}
@@ -94,9 +90,7 @@ func TestTimeoutNotRegular(t *testing.T) {
 	} {
 		dir, _, m := proof(t)
 		path := filepath.Join(dir, "meta.json")
-		if err := create(path); err != nil {
-			t.Fatal(err)
-		}
+		check(t, create(path))
 		if _, err := m.Claim(t.Context(), "1", "a"); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 
 var (
 	play   = testkit.Start
+	check  = testkit.Check
 	exists = testkit.Exists
 )
 
@@ -107,9 +108,7 @@ func manager(dir string, c *clock) *claims.Manager {
 func claim(t *testing.T, m *claims.Manager, node, owner string) claims.Claim {
 	t.Helper()
 	c, err := m.Claim(t.Context(), node, owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return c
 }
 
@@ -117,20 +116,14 @@ func lockFile(dir, node string) string { return filepath.Join(dir, "locks", node
 
 func write(t *testing.T, path, contents string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(contents), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(filepath.Dir(path), 0o777))
+	check(t, os.WriteFile(path, []byte(contents), 0o644))
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(data)
 }
 

@@ -48,9 +48,7 @@ func TestReapEvery(t *testing.T) {
 	until(t, reports, func(r report) bool {
 		return errors.Is(r.err, ledger.ErrDamaged) && strings.Contains(r.err.Error(), bad)
 	})
-	if err := os.WriteFile(bad, []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(bad, []byte("{}"), 0o644))
 	until(t, reports, func(r report) bool { return r.err == nil })
 
 	cancel()

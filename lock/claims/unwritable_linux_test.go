@@ -28,14 +28,10 @@ func init() {
 func unprivileged(t *testing.T) (dir string, a *testkit.Child) {
 	t.Helper()
 	top, err := os.MkdirTemp("", "claims")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	dir = filepath.Join(top, "proof")
-	if err := errors.Join(os.Chmod(top, 0o755), os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.Chmod(top, 0o755), os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)))
 	return dir, play(t, "nobody", dir)
 }
 
@@ -49,9 +45,7 @@ func TestLocksNotWritable(t *testing.T) {
 			t.Fatalf("%s: %s", order, answer)
 		}
 	}
-	if err := os.Chmod(locks, 0o555); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(locks, 0o555))
 	for _, step := range []struct{ order, want string }{
 		{"claim 3 a", "files"},
 		{"claim 3 b", "claimed"},
@@ -70,9 +64,7 @@ func TestLocksNotWritable(t *testing.T) {
 		t.Errorf("files meanwhile: %v", got)
 	}
 	// The files are as several crashes would have left them. What was released is free.
-	if err := os.Chmod(locks, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(locks, 0o755))
 	if answer := a.Say("claim 1 b"); answer != "ok 0" {
 		t.Errorf("the next claim: %s", answer)
 	}
@@ -89,9 +81,7 @@ func TestFolderNotWritable(t *testing.T) {
 	if answer := a.Say("claim 1 a"); answer != "ok 0" {
 		t.Fatal(answer)
 	}
-	if err := errors.Join(os.Chmod(filepath.Join(dir, "ledger"), 0o555), os.Chmod(filepath.Join(dir, "locks"), 0o555)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.Chmod(filepath.Join(dir, "ledger"), 0o555), os.Chmod(filepath.Join(dir, "locks"), 0o555)))
 	for _, order := range []string{"claim 2 a", "release 1 a"} {
 		if answer := a.Say(order); !strings.HasPrefix(answer, "error:") {
 			t.Errorf("%s: %s", order, answer)
@@ -101,9 +91,7 @@ func TestFolderNotWritable(t *testing.T) {
 		t.Errorf("look: %s", answer)
 	}
 	wantStory(t, dir, "acquired 1 a")
-	if err := os.Chmod(filepath.Join(dir, "locks"), 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(filepath.Join(dir, "locks"), 0))
 	if answer := a.Say("look"); !strings.HasPrefix(answer, "error:") {
 		t.Errorf("look where the files can't be seen: %s", answer)
 	}
@@ -118,9 +106,7 @@ func TestLocksIsNoFolder(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), path) || errors.Is(err, claims.ErrFiles) || len(events(t, dir)) > 0 {
 		t.Errorf("%v, %d events", err, len(events(t, dir)))
 	}
-	if err := errors.Join(os.Remove(path), os.Symlink("nowhere", path)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.Remove(path), os.Symlink("nowhere", path)))
 	if _, err := m.Claim(t.Context(), "1", "a"); !errors.Is(err, claims.ErrFiles) {
 		t.Errorf("locks leads nowhere: %v", err)
 	}

@@ -29,9 +29,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 		t.Errorf("a third process: %s", said)
 	}
 	free, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	release(t, free, dispatch.OutcomeReleased)
 
 	if said := holder.Say("release"); said != "released <nil>" {
@@ -77,9 +75,7 @@ func TestAcquire_ReclaimsSameHostAndNoSuchProcess(t *testing.T) {
 // TestAcquire_OtherHostNeverReclaimed: a pid of another host says nothing here.
 func TestAcquire_OtherHostNeverReclaimed(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range []string{"elsewhere", host + "x", strings.ToUpper(host) + ".example"} {
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, fields{"hostname": name}))
@@ -212,12 +208,8 @@ func TestAcquire_WrongIDNeverRemoved(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
 	moved := filepath.Join(dir, other+".lock")
-	if err := os.Rename(lockPath(dir), moved); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(lockPath(dir)+".flock", moved+".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(lockPath(dir), moved))
+	check(t, os.Rename(lockPath(dir)+".flock", moved+".flock"))
 	if claim, err := (dispatch.Locks{Dir: dir}).Acquire(t.Context(), other); err == nil {
 		t.Errorf("taken over: %+v", claim)
 	}
@@ -237,9 +229,7 @@ func TestAcquire_NotAFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := make(lockPath(dir)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, make(lockPath(dir)))
 			c := conflict(t, dir)
 			if c.Holder != nil || c.Unwrap().(*lock.ErrLocked).Evidence != lock.EvidenceNotALockFile {
 				t.Errorf("%+v (%v)", c, c.Unwrap())

@@ -127,17 +127,13 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 	}
 	t.Run("a folder that can't be written", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o555); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(dir, 0o555))
 		wantSystemError(t, dispatch.Locks{Dir: dir}, fs.ErrPermission)
 		wantSystemError(t, dispatch.Locks{Dir: filepath.Join(dir, "locks")}, fs.ErrPermission)
 	})
 	t.Run("a folder that can't be entered", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(dir, 0))
 		wantSystemError(t, dispatch.Locks{Dir: dir}, fs.ErrPermission)
 		if err := os.Chmod(dir, 0o755); err != nil { // to be removed
 			t.Fatal(err)
@@ -154,9 +150,7 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 	})
 	t.Run("a link to nothing for a folder", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "link")
-		if err := os.Symlink("nothing", dir); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Symlink("nothing", dir))
 		wantSystemError(t, dispatch.Locks{Dir: dir}, fs.ErrExist, fs.ErrNotExist)
 	})
 	t.Run("cancelled", func(t *testing.T) {
@@ -182,9 +176,7 @@ func TestAcquire_WriteFails(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Mount("none", dir, "tmpfs", 0, "size=64k"))
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	locks := dispatch.Locks{Dir: dir}
 	release(t, acquire(t, dir), dispatch.OutcomeReleased) // makes what is there for good
@@ -202,9 +194,7 @@ func TestAcquire_WriteFails(t *testing.T) {
 		if left := contents(t, dir); left != full {
 			t.Errorf("left behind\n%.2000s", left)
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(filler))
 		taken(t, dir)
 	}
 }
@@ -217,16 +207,12 @@ func TestRelease_Fails(t *testing.T) {
 	}
 	dir := t.TempDir()
 	claim := acquire(t, dir)
-	if err := os.Chmod(dir, 0o555); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o555))
 	if outcome, err := claim.Release(); !errors.Is(err, fs.ErrPermission) || outcome != "" {
 		t.Errorf("release: %q, %v", outcome, err)
 	}
 	release(t, claim, dispatch.OutcomeNotOwned)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o755))
 	if by := takenBy(t, dir); by != lock.EvidenceSaysReleased {
 		t.Errorf("taken over by %q", by)
 	}

@@ -25,9 +25,7 @@ func TestJSON(t *testing.T) {
 	unknown := conflict
 	unknown.Holder = nil
 	got, err := json.MarshalIndent(map[string]any{"claim": claim, "conflict": conflict, "conflict without holder": &unknown}, "", "\t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if want := read(t, filepath.Join("testdata", "claim.json")); string(got)+"\n" != string(want) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -41,13 +39,9 @@ func TestClaim_OnDisk(t *testing.T) {
 	defer claim.Release()
 	text := read(t, lockPath(dir))
 	var onDisk map[string]any
-	if err := json.Unmarshal(text, &onDisk); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(text, &onDisk))
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for name, want := range map[string]any{
 		"gardenId": id, "pid": float64(os.Getpid()), "hostname": host, "createdAt": claim.CreatedAt,
 		"nonce": claim.Nonce, "owner": "entwurf_v2", "lockPath": lockPath(dir),
@@ -95,17 +89,13 @@ func TestDefaultDir(t *testing.T) {
 		t.Errorf("without a folder: %v, %v", claim, err)
 	}
 	dir, err := dispatch.DefaultDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if made, err := os.ReadDir(home); err != nil || len(made) != 0 {
 		t.Errorf("before anything was claimed there are %v (%v)", made, err)
 	}
 	// The folder that it is in need not be there either.
 	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if want := filepath.Join(home, ".pi", "entwurf-v2-locks", id+".lock"); claim.LockPath != want {
 		t.Errorf("lock path is %s, want %s", claim.LockPath, want)
 	}

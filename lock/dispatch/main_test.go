@@ -50,6 +50,8 @@ func claimAsTold(locks dispatch.Locks) {
 	}
 }
 
+var check = testkit.Check
+
 // startChild starts another process that claims.
 func startChild(t *testing.T, dir string) *testkit.Child { return testkit.Start(t, "claimer", dir) }
 
@@ -71,9 +73,7 @@ type fields map[string]any
 func foreign(t *testing.T, changes fields) []byte {
 	t.Helper()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	claim := fields{
 		"gardenId": id, "pid": noSuchPID, "hostname": host, "createdAt": "2001-02-03T04:05:06.789Z",
 		"nonce": "00ff00ff00ff00ff", "owner": "entwurf_v2", "lockPath": "/elsewhere/" + id + ".lock",
@@ -81,27 +81,21 @@ func foreign(t *testing.T, changes fields) []byte {
 	maps.Copy(claim, changes)
 	maps.DeleteFunc(claim, func(_ string, value any) bool { return value == nil })
 	text, err := json.Marshal(claim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return append(text, '\n')
 }
 
 // put writes a file, as a whole.
 func put(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, text, 0o644))
 }
 
 // age makes a file one of 2001.
 func age(t *testing.T, path string) {
 	t.Helper()
 	old := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	if err := os.Chtimes(path, old, old); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chtimes(path, old, old))
 }
 
 func lockPath(dir string) string { return filepath.Join(dir, id+".lock") }
@@ -109,9 +103,7 @@ func lockPath(dir string) string { return filepath.Join(dir, id+".lock") }
 func acquire(t *testing.T, dir string) *dispatch.Claim {
 	t.Helper()
 	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return claim
 }
 
@@ -163,9 +155,7 @@ func taken(t *testing.T, dir string) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return text
 }
 
@@ -173,18 +163,14 @@ func read(t *testing.T, path string) []byte {
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var all strings.Builder
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".flock") {
 			continue
 		}
 		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		fmt.Fprintln(&all, e.Name(), info.Mode(), info.ModTime().UnixNano())
 		if info.Mode().IsRegular() {
 			fmt.Fprintf(&all, "\t%q\n", read(t, filepath.Join(dir, e.Name())))

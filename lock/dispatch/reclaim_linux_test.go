@@ -32,9 +32,7 @@ func takenBy(t *testing.T, dir string) lock.Evidence {
 	t.Helper()
 	var seen events
 	claim, err := dispatch.Locks{Dir: dir, Observer: &seen}.Acquire(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	release(t, claim, dispatch.OutcomeReleased)
 	if left := contents(t, dir); left != "" {
 		t.Errorf("left behind: %s", left)
@@ -51,18 +49,14 @@ func takenBy(t *testing.T, dir string) lock.Evidence {
 func rewrite(t *testing.T, dir string, changes fields) {
 	t.Helper()
 	var claim fields
-	if err := json.Unmarshal(read(t, lockPath(dir)), &claim); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(read(t, lockPath(dir)), &claim))
 	for name, value := range changes {
 		if claim[name] = value; value == nil {
 			delete(claim, name)
 		}
 	}
 	text, err := json.Marshal(claim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	put(t, lockPath(dir), text)
 }
 
@@ -113,9 +107,7 @@ func TestReclaim_LiveHolderKeepsIt(t *testing.T) {
 	dir := t.TempDir()
 	holder := startChild(t, dir)
 	holder.Say(id)
-	if err := os.Remove(lockPath(dir) + ".flock"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(lockPath(dir)+".flock"))
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.PID != holder.Cmd.Process.Pid {
 		t.Errorf("holder is %+v", c.Holder)
 	}
@@ -133,9 +125,7 @@ func TestReclaim_MarkerOfTheDead(t *testing.T) {
 	t.Run("ours, for another program's claim", func(t *testing.T) {
 		dir := t.TempDir()
 		died(t, dir)
-		if err := os.Rename(lockPath(dir), marker(dir)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Rename(lockPath(dir), marker(dir)))
 		put(t, lockPath(dir), foreign(t, nil))
 		taken(t, dir)
 	})
@@ -147,9 +137,7 @@ func TestReclaim_MarkerOfTheDead(t *testing.T) {
 			dir := t.TempDir()
 			died(t, dir)
 			put(t, marker(dir), []byte(text))
-			if err := os.Chmod(marker(dir), 0o600|os.ModeSticky); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Chmod(marker(dir), 0o600|os.ModeSticky))
 			taken(t, dir)
 		})
 	}
@@ -190,13 +178,9 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 		put(t, lockPath(dir), foreign(t, nil))
 		// What another program does: created, and kept open.
 		f, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		wantRespected(t, dir)
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.Close())
 		age(t, marker(dir))
 		taken(t, dir)
 	})
@@ -204,13 +188,9 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 		dir := t.TempDir()
 		holder := startChild(t, dir)
 		holder.Say(id)
-		if err := os.Rename(lockPath(dir), marker(dir)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Rename(lockPath(dir), marker(dir)))
 		// Its kernel lock is another id's, so that it is the marker that decides.
-		if err := os.Remove(lockPath(dir) + ".flock"); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(lockPath(dir)+".flock"))
 		put(t, lockPath(dir), foreign(t, nil))
 		wantRespected(t, dir)
 	})
@@ -228,9 +208,7 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 	t.Run("a folder", func(t *testing.T) {
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, nil))
-		if err := os.Mkdir(marker(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(marker(dir), 0o755))
 		wantRespected(t, dir)
 	})
 }
@@ -240,9 +218,7 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 func TestReclaim_OnlyUnderTheMarker(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	claim := acquire(t, dir)
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce {
@@ -261,19 +237,13 @@ func TestReclaim_WinnerInTheGap(t *testing.T) {
 	dir := t.TempDir()
 	put(t, lockPath(dir), foreign(t, nil))
 	theirs, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(lockPath(dir)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.Remove(lockPath(dir)))
 	claim := acquire(t, dir)
 	if f, err := os.OpenFile(lockPath(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); !errors.Is(err, fs.ErrExist) {
 		t.Fatal("the other program got it: ", f, err)
 	}
-	if err := errors.Join(theirs.Close(), os.Remove(marker(dir))); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(theirs.Close(), os.Remove(marker(dir))))
 	release(t, claim, dispatch.OutcomeReleased)
 }
 

@@ -73,9 +73,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			claim := acquire(t, dir)
-			if err := os.Remove(lockPath(dir)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(lockPath(dir)))
 			put(t, lockPath(dir), text)
 			before := contents(t, dir)
 			release(t, claim, dispatch.OutcomeNotOwned)
@@ -83,9 +81,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 			if after := contents(t, dir); after != before {
 				t.Errorf("changed\n%s\nto\n%s", before, after)
 			}
-			if err := os.Remove(lockPath(dir)); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Remove(lockPath(dir)))
 			taken(t, dir)
 		})
 	}
@@ -101,9 +97,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 	dir = t.TempDir()
 	claim = acquire(t, dir)
 	text = read(t, lockPath(dir))
-	if err := os.Remove(lockPath(dir)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(lockPath(dir)))
 	put(t, lockPath(dir), text)
 	release(t, claim, dispatch.OutcomeNotOwned)
 	taken(t, dir)
@@ -113,9 +107,7 @@ func TestRelease_OnlyWhileTheNonceIsOurs(t *testing.T) {
 func TestRelease_RemovedByHand(t *testing.T) {
 	dir := t.TempDir()
 	claim := acquire(t, dir)
-	if err := os.Remove(lockPath(dir)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(lockPath(dir)))
 	release(t, claim, dispatch.OutcomeAbsent)
 	release(t, claim, dispatch.OutcomeAbsent)
 	taken(t, dir)
@@ -123,9 +115,7 @@ func TestRelease_RemovedByHand(t *testing.T) {
 	// With its folder.
 	dir = filepath.Join(t.TempDir(), "locks")
 	claim = acquire(t, dir)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.RemoveAll(dir))
 	release(t, claim, dispatch.OutcomeAbsent)
 	taken(t, dir)
 }
@@ -154,9 +144,7 @@ func TestRelease_ReadBack(t *testing.T) {
 	dir := t.TempDir()
 	claim := acquire(t, dir)
 	var copied dispatch.Claim
-	if err := json.Unmarshal(read(t, lockPath(dir)), &copied); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(read(t, lockPath(dir)), &copied))
 	release(t, &copied, dispatch.OutcomeNotOwned)
 	release(t, claim, dispatch.OutcomeReleased)
 	release(t, &copied, dispatch.OutcomeAbsent)

@@ -47,9 +47,7 @@ func TestEvents_After(t *testing.T) {
 	l := filled(t, 5)
 	var got []string
 	for event, err := range l.Events(2) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		got = append(got, string(event.Data))
 		if event.Sequence == 5 {
 			must(t, l, "6", 6)

@@ -85,9 +85,7 @@ func TestBatch_FinishedFirst(t *testing.T) {
 // needs two, leaves an event with both its names.
 func TestBatch_TwoNames(t *testing.T) {
 	l := decided(t, 2, 0, 0)
-	if err := os.Link(at(l, fmt.Sprintf(goldenTemp, 1)), at(l, "event-000003.json")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Link(at(l, fmt.Sprintf(goldenTemp, 1)), at(l, "event-000003.json")))
 	must(t, l, `"next"`, 6)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`, `"next"`)
 }
@@ -146,9 +144,7 @@ func TestBatch_Killed(t *testing.T) {
 		if _, err := os.Lstat(at(l, ".batch")); err == nil {
 			hits++
 		}
-		if err := l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		check(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }))
 		n, err := l.Sequence()
 		if err != nil || n%300 != 0 || n == 0 {
 			t.Errorf("%d events, %v", n, err)

@@ -100,9 +100,7 @@ func TestAppend_DiskFull(t *testing.T) {
 			func() error { return fillBlocks(ballast, free) },
 			func() error { return fillInodes(ballast, free) },
 		} {
-			if err := fill(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, fill())
 			failed := 0
 			for i := range 3 {
 				batch := [][]byte{
@@ -125,9 +123,7 @@ func TestAppend_DiskFull(t *testing.T) {
 			if free == 0 && failed == 0 {
 				t.Error("the disk was not full")
 			}
-			if err := os.RemoveAll(ballast); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.RemoveAll(ballast))
 			holds(t, l, want...)
 			if got := files(t, l); strings.Contains(got, "tmp") || strings.Contains(got, "batch") || strings.Contains(got, "lock") {
 				t.Errorf("left behind: %s", got)
@@ -175,9 +171,7 @@ func TestAppend_ReadOnly(t *testing.T) {
 	l := ledger.Ledger{Dir: tmpfs(t, ""), NoSync: true}
 	must(t, l, "1", 1)
 	must(t, l, "2", 2)
-	if err := syscall.Mount("none", l.Dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Mount("none", l.Dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	_, err := l.Append(background, []byte("3"))
 	complains(t, err, syscall.EROFS, "ledger.lock")
 	holds(t, l, "1", "2")
@@ -189,13 +183,9 @@ func TestAppend_NotPermitted(t *testing.T) {
 	testkit.NeedsRoot(t, "give up its rights")
 	defer syscall.Umask(syscall.Umask(0o022))
 	dir, err := os.MkdirTemp("", "ledger") // in no folder that only root may enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o755))
 	l := ledger.Ledger{Dir: dir}
 	must(t, l, "1", 1)
 	must(t, l, "2", 2)
@@ -230,13 +220,9 @@ func TestLedger_Makes(t *testing.T) {
 // TestLedger_NoFolder: the folder above the ledger's must be there, and be one.
 func TestLedger_NoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, []byte("data"), 0o600))
 	inWay := fresh(t)
-	if err := os.WriteFile(filepath.Join(inWay.Dir, "ledger"), []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(inWay.Dir, "ledger"), []byte("data"), 0o600))
 	for dir, target := range map[string]error{
 		filepath.Join(t.TempDir(), "missing", "proof"): fs.ErrNotExist,
 		file:      syscall.ENOTDIR,

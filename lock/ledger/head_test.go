@@ -75,9 +75,7 @@ func TestHead_Golden(t *testing.T) {
 	l := filled(t, 3)
 	after := time.Now()
 	got, err := os.ReadFile(at(l, ".head"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	at := sweptAt.FindString(string(got))
 	var when string
 	if _, err := fmt.Sscanf(at, `"swept_at":%q`, &when); err != nil {
@@ -108,9 +106,7 @@ func TestHead_GoldenRead(t *testing.T) {
 func golden(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return string(data)
 }
 

@@ -40,9 +40,7 @@ func TestEvents_Damaged(t *testing.T) {
 				l := filled(t, 6)
 				victim := fmt.Sprintf("event-%06d.json", n)
 				remove(t, l, victim)
-				if err := intrude(at(l, victim)); err != nil {
-					t.Fatal(err)
-				}
+				check(t, intrude(at(l, victim)))
 				must(t, l, "7", 7)
 				for _, after := range []int64{0, n - 1} {
 					next := after
@@ -158,13 +156,9 @@ func TestAppend_HostileTemp(t *testing.T) {
 	for name, intrude := range intruders {
 		t.Run(name, func(t *testing.T) {
 			l := filled(t, 1)
-			if err := intrude(at(l, ".event-other.tmp")); err != nil {
-				t.Fatal(err)
-			}
+			check(t, intrude(at(l, ".event-other.tmp")))
 			if name != "folder" {
-				if err := intrude(at(l, ".event-solo.tmp")); err != nil {
-					t.Fatal(err)
-				}
+				check(t, intrude(at(l, ".event-solo.tmp")))
 			}
 			remove(t, l, ".head") // so that they are looked for
 			must(t, l, "2", 2)
@@ -176,9 +170,7 @@ func TestAppend_HostileTemp(t *testing.T) {
 	}
 	// A link that a crash left from the name of the temporary file to an event.
 	l := filled(t, 1)
-	if err := os.Link(at(l, "event-000001.json"), at(l, ".event-solo.tmp")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Link(at(l, "event-000001.json"), at(l, ".event-solo.tmp")))
 	must(t, l, "2", 2)
 	holds(t, l, "1", "2")
 }

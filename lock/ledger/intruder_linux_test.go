@@ -35,9 +35,7 @@ func TestBatch_Damaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := filled(t, 2)
 			write(t, l, ".event-A-000001.tmp", "3")
-			if err := damage(at(l, ".batch")); err != nil {
-				t.Fatal(err)
-			}
+			check(t, damage(at(l, ".batch")))
 			before := files(t, l)
 			os.Remove(at(l, ".head"))
 			_, err := l.Append(background, []byte("3"))
@@ -85,13 +83,9 @@ func TestAppend_NoHint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := filled(t, 2)
 			remove(t, l, ".head")
-			if err := intrude(at(l, ".head")); err != nil {
-				t.Fatal(err)
-			}
+			check(t, intrude(at(l, ".head")))
 			before, err := os.Lstat(at(l, ".head"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			must(t, l, "3", 3)
 			holds(t, l, "1", "2", "3")
 			if after, err := os.Lstat(at(l, ".head")); err != nil || !os.SameFile(before, after) {

@@ -83,13 +83,9 @@ func TestAppend_OthersLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := filled(t, 1)
 			path := at(l, "ledger.lock")
-			if err := theirs.take(path); err != nil {
-				t.Fatal(err)
-			}
+			check(t, theirs.take(path))
 			before, err := os.Lstat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			l.Timeout = time.Millisecond
 			_, err = l.Append(background, []byte("2"))
 			complains(t, err, lock.ErrTimeout, theirs.names...)

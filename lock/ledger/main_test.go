@@ -39,7 +39,10 @@ func forever() error {
 	return err
 }
 
-var eventually = testkit.Eventually
+var (
+	check      = testkit.Check
+	eventually = testkit.Eventually
+)
 
 // holder appends an event, and keeps the lock.
 func holder(dir string) error {
@@ -124,19 +127,13 @@ func at(l ledger.Ledger, name string) string { return filepath.Join(l.Dir, "ledg
 // write puts a file into the ledger by hand.
 func write(t *testing.T, l ledger.Ledger, name, contents string) {
 	t.Helper()
-	if err := os.MkdirAll(at(l, ""), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at(l, name), []byte(contents), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.MkdirAll(at(l, ""), 0o777))
+	check(t, os.WriteFile(at(l, name), []byte(contents), 0o600))
 }
 
 func remove(t *testing.T, l ledger.Ledger, name string) {
 	t.Helper()
-	if err := os.Remove(at(l, name)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(at(l, name)))
 }
 
 // holds fails the test unless the ledger holds these events, and nothing is wrong.
@@ -163,9 +160,7 @@ func holds(t *testing.T, l ledger.Ledger, want ...string) {
 func files(t *testing.T, l ledger.Ledger) string {
 	t.Helper()
 	entries, err := os.ReadDir(at(l, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var names []string
 	for _, e := range entries {
 		if e.Name() != ".head" && e.Name() != "ledger.lock.flock" {

@@ -92,13 +92,9 @@ func TestPrefixOf(t *testing.T) {
 		{"x000001.json y000001.json", "", true},
 	} {
 		l := fresh(t)
-		if err := os.Mkdir(filepath.Join(l.Dir, "ledger"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(filepath.Join(l.Dir, "ledger"), 0o700))
 		for name := range strings.FieldsSeq(c.files) {
-			if err := os.WriteFile(filepath.Join(l.Dir, "ledger", name), []byte("1"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(filepath.Join(l.Dir, "ledger", name), []byte("1"), 0o600))
 		}
 		got, err := ledger.PrefixOf(l.Dir)
 		if got != c.want || errors.Is(err, ledger.ErrPrefix) != c.several || err != nil && !c.several {

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
@@ -68,9 +69,7 @@ func report(t *testing.T, h http.Handler) (r monitor.Report) {
 func hostname(t *testing.T) string {
 	t.Helper()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return host
 }
 
@@ -119,9 +118,7 @@ func TestReport(t *testing.T) {
 		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
 		got := strings.ReplaceAll(strings.TrimSpace(ask(h, "GET", api).Body.String()), `},{`, "},\n{")
 		host, err := json.Marshal(hostname(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		want := `{"locks":[{"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","holder":{"pid":12,"created_at":"2000-01-01T00:00:00Z","cmd":"deploy","nonce":"N","hostname":"vm"},"pid":12,"application_name":"deploy","query_start":"2000-01-01T00:00:00Z","namespace":"jobs","entity_id":"a.lock","mode":"exclusive","granted":true,"duration":90.001,"engine":"files","hostname":"vm","blocked_by":[],"next":["held","/l/jobs/a.lock N"]},
 {"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","pid":13,"application_name":null,"query_start":null,"namespace":"jobs","entity_id":"a.lock","mode":null,"granted":false,"duration":null,"engine":"files","hostname":null,"blocked_by":[12],"next":["nothing: it is let in when those before it have let go"]},
 {"path":"","state":"unknown","evidence":"","pid":null,"application_name":null,"query_start":null,"namespace":".","entity_id":"b.lock","mode":null,"granted":true,"duration":null,"engine":"files","hostname":null,"blocked_by":[],"next":["unknown"," "]},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -70,9 +71,7 @@ func TestHeaders(t *testing.T) {
 // read a text as HTML or code. That it works, a browser must tell.
 func TestPage_Alone(t *testing.T) {
 	page, err := os.ReadFile("page.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if got := ask(monitor.New(), "GET", "/").Body.String(); got != string(page) {
 		t.Error("another page is served")
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -189,9 +190,7 @@ func summarised(t *testing.T, s site) {
 // killedSummariser: its turn is another's once it is dead, and not before.
 func killedSummariser(t *testing.T, s site) {
 	one := open(t, s, "one")
-	if err := one.Store.AddTurn(t.Context(), Turn{ID: doomed, Prompt: "text"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, one.Store.AddTurn(t.Context(), Turn{ID: doomed, Prompt: "text"}))
 	two := start(t, s, "two")
 	two.Answer()
 	one.summarise(doomed, "")

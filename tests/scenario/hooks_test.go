@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // TestHookRouteSerialisation is a requirement of the agent service, as the others here are, and
@@ -47,9 +49,7 @@ func allRoutes(t *testing.T, s site) {
 		t.Errorf("there are %d routes", len(routes))
 	}
 	held, err := one.Locks.Acquire(one.ctx(), agentLock("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer held.Release() // closing the locks waits for it
 	answers := map[string]<-chan response{}
 	for route := range routes {

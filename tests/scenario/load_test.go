@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 const (
@@ -37,16 +39,12 @@ type tally struct {
 
 func load(t *testing.T, s site) {
 	app, end, err := s.open("test", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer end()
 	var agents []string
 	for i := range loadAgents {
 		agents = append(agents, fmt.Sprint("agent", i))
-		if err := app.Store.Create(t.Context(), Agent{ID: agents[i]}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, app.Store.Create(t.Context(), Agent{ID: agents[i]}))
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -146,9 +144,7 @@ func good(t *testing.T, what string, got response, err error, mayFail bool) bool
 // check compares the state with what clients and oracles know.
 func check(t *testing.T, s site, app *App, agents []string, count *tally, killed string) {
 	seen, err := readTrace(s.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	byMarker, byOrder := seen.overlaps(killed)
 	if len(byMarker)+len(byOrder) > 0 {
 		t.Errorf("%d overlaps by the markers, %d by their order, such as %v", len(byMarker), len(byOrder), append(byMarker, byOrder...)[0])
@@ -169,9 +165,7 @@ func check(t *testing.T, s site, app *App, agents []string, count *tally, killed
 	hooks, commands, tended := 0, 0, 0
 	for _, id := range agents {
 		agent, err := app.Store.Read(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		hooks += agent.Events
 		count.checkHooks(t, agent)
 		for _, c := range agent.Commands {
@@ -191,9 +185,7 @@ func check(t *testing.T, s site, app *App, agents []string, count *tally, killed
 		}
 	}
 	turns, err := app.Store.Turns(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, turn := range turns {
 		if turn.Summary != "in short: "+turn.Prompt {
 			t.Errorf("turn %+v", turn)
@@ -235,9 +227,7 @@ func (c *tally) checkConfig(t *testing.T, app *App) {
 	if err == nil {
 		err = json.Unmarshal(data, &config)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, name := range c.settings {
 		if config[name] != "saved" {
 			t.Errorf("setting %s is lost", name)

@@ -116,9 +116,7 @@ type service struct {
 func start(t *testing.T, s site, name string) *service {
 	t.Helper()
 	data, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c := testkit.Start(t, "service", string(data), name)
 	return &service{c, t, name, "http://" + c.Answer()}
 }

@@ -63,9 +63,7 @@ func onEachEngine(t *testing.T, test func(t *testing.T, s site)) {
 			t.Fatal(err)
 		}
 		conn, err := pgx.Connect(t.Context(), server.Conn())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer conn.Close(context.Background())
 		name := fmt.Sprint("scenario", databases.Add(1))
 		if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -50,9 +51,7 @@ func open(t *testing.T, s site, name string) *stage {
 		pauses: map[string]*pause{}, onEvent: func(string, string) {},
 	}
 	app, end, err := s.open(name, st)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(end)
 	st.App = app
 	app.Outside = Outside{
