@@ -47,7 +47,7 @@ func (p *place) reentrant(ctx context.Context) error {
 // and, in a folder that ignores case, by whatever case of its own.
 func (h *FileHold) is(identity any) bool {
 	path, ok := identity.(lockPath)
-	return ok && sameLock(h.Path(), h.own.file.ID(), string(path))
+	return ok && sameLock(h.Path(), h.id, string(path))
 }
 
 // sameLock reports whether other is another path of the lock file at path, which has this

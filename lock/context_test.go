@@ -100,6 +100,25 @@ func TestReentrant_OtherCase(t *testing.T) {
 	letGo(t, held)
 }
 
+// TestReentrant_WhileReleased: a hold's context may be used while the hold is released. That
+// they share nothing unguarded is for the race detector to say.
+func TestReentrant_WhileReleased(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}.WithoutKernelLock()
+	held := tryHold(t, f)
+	ctx, tried := held.Context(t.Context()), make(chan error)
+	go func() {
+		inner, err := f.TryAcquire(ctx)
+		if err == nil {
+			err = inner.Release()
+		}
+		tried <- err
+	}()
+	letGo(t, held)
+	if err := <-tried; err != nil && !errors.Is(err, lock.ErrReentrant) {
+		t.Error(err)
+	}
+}
+
 // TestDo: File's own forms hold the lock, and give a context that carries the hold. What
 // else holds of them is in package locktest.
 func TestDo(t *testing.T) {

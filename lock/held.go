@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // holds is every lock that this process holds. It keeps them reachable. Without it the
@@ -22,6 +23,7 @@ var (
 type FileHold struct {
 	attempt *attempt
 	own     *ownFile
+	id      platform.FileID // of own's file
 	since   time.Time
 
 	contexts *engine.Contexts
@@ -41,7 +43,7 @@ type FileHold struct {
 func (a *attempt) hold(own *ownFile) *FileHold {
 	a.clearMarkers(context.Background())
 	now := time.Now()
-	h := &FileHold{since: now, attempt: a, own: own}
+	h := &FileHold{since: now, attempt: a, own: own, id: own.file.ID()}
 	h.contexts = engine.NewContexts(h, h.is)
 	holdsMu.Lock()
 	holds[h] = struct{}{}
