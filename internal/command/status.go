@@ -1,0 +1,45 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// status tells who holds a lock, and whether they live. The exit code answers as much as
+// the text, so that a script need not read it.
+func (a *app) status(args []string) int {
+	flags := newFlags("status")
+	asJSON := flags.Bool("json", false, "")
+	path, code, ok := a.parseOne(flags, args, "LOCK")
+	if !ok {
+		return code
+	}
+	status, err := lock.File{Path: path}.Inspect(context.Background())
+	if err != nil {
+		return a.fail(err)
+	}
+	if *asJSON {
+		if err := writeJSON(a.stdout, status); err != nil {
+			return a.fail(err)
+		}
+	} else {
+		fmt.Fprintf(a.stdout, "%s: %s\n", visible(status.Path), status.State)
+		describe(a.stdout, status)
+	}
+	return stateCode(status.State)
+}
+
+// stateCode never is 1: that is for failures, which must not pass for an answer.
+func stateCode(s lock.State) int {
+	switch s {
+	case lock.StateFree:
+		return exitOK
+	case lock.StateHeld:
+		return exitHeld
+	case lock.StateDead:
+		return exitDead
+	}
+	return exitUnknown
+}

@@ -1,0 +1,223 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// visible makes a text from outside (a lock file, a path) fit for a terminal:
+// what does not print, a line break included, comes as an escape of Go. Whoever
+// can write a lock file could otherwise write to the terminal of whoever looks at
+// it: move the cursor, turn the text around, or fake our own messages.
+func visible(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			b.WriteString(s[:size])
+		} else {
+			quoted := strconv.Quote(s[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// oneLine gives an error in words. Its text may hold a path, or, of several
+// errors joined, line breaks.
+func oneLine(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	return visible(strings.TrimPrefix(text, "lock: ")) // "holdfast: lock: ..." says nothing
+}
+
+// shorten cuts a text to at most n bytes, between two characters.
+func shorten(s string, n int) string {
+	const cut = "…"
+	if len(s) <= n {
+		return s
+	}
+	end := n - len(cut)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + cut
+}
+
+// shellWord quotes a word so that it can be pasted into a shell: what it holds
+// may come from a lock file that someone wrote to have it pasted. It returns
+// false for what can't be shown and pasted as it is.
+func shellWord(s string) (string, bool) {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
+	switch {
+	case s != visible(s):
+		return "", false
+	case s != "" && strings.Trim(s, plain) == "": // nothing else in it
+		return s, true
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'", true
+}
+
+// ago gives an age as people would. One in the future comes of a clock that was set, or
+// another machine's, and is no reason to show nonsense.
+func ago(age time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case age < 0:
+		return "in the future"
+	case age < time.Minute:
+		return age.Truncate(time.Second).String()
+	case age < 2*day:
+		return strings.TrimSuffix(age.Truncate(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd%dh", age/day, age%day/time.Hour)
+}
+
+func who(h *lock.LockInfo) string {
+	if h == nil {
+		return "not known: there is no claim, or none that can be read"
+	}
+	text := "pid " + strconv.Itoa(h.PID)
+	if h.Hostname != "" {
+		text += " on " + visible(h.Hostname)
+	}
+	if h.Mode != "" {
+		text += ", " + visible(h.Mode)
+	}
+	if h.Cmd != "" {
+		text += ": " + visible(shorten(h.Cmd, 300))
+	}
+	return text
+}
+
+// describe writes what is known of a lock, and what to do about it: who, since
+// when, why they are believed to be alive or dead, and what next.
+func describe(w io.Writer, s lock.Status) {
+	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
+	if s.State != lock.StateFree {
+		switch {
+		case s.Gone != nil:
+			line("holder", gone(s))
+			line("since", since(s.Gone))
+		case s.Shared && len(s.Processes) > 0:
+			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), processes(s.Processes)))
+		case s.Info == nil && len(s.Processes) > 0:
+			line("holder", processes(s.Processes)+", by the kernel's list")
+		default:
+			line("holder", who(s.Info))
+		}
+		if s.Info != nil && len(s.Processes) <= 1 {
+			line("since", since(s.Info))
+		}
+	}
+	why := map[lock.State]string{
+		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
+	}
+	line(why[s.State], visible(string(s.Evidence)))
+	for i, text := range advice(s) {
+		line([]string{"next", ""}[min(i, 1)], text)
+	}
+	if len(s.Waiters) > 0 {
+		line("waiting", fmt.Sprintf("%d: %s", len(s.Waiters), processes(s.Waiters)))
+	}
+}
+
+func since(h *lock.LockInfo) string {
+	return fmt.Sprintf("%s (%s)", h.CreatedAt.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(h.CreatedAt)))
+}
+
+// gone names a holder who has gone, and the processes that still have the lock.
+func gone(s lock.Status) string {
+	holder := "pid " + strconv.Itoa(s.Gone.PID)
+	if s.Gone.Cmd != "" {
+		holder += ", " + visible(shorten(s.Gone.Cmd, 300))
+	}
+	if len(s.Processes) == 0 {
+		return fmt.Sprintf("(%s) has gone; processes that it started still have the lock, and can't be seen from here", holder)
+	}
+	names := strings.ReplaceAll(processes(s.Processes), "pid ", "")
+	if len(s.Processes) == 1 {
+		return fmt.Sprintf("(%s) has gone; its process %s still has the lock", holder, names)
+	}
+	return fmt.Sprintf("(%s) has gone; its processes %s still have the lock", holder, names)
+}
+
+// maxNamed is how many processes a line names.
+const maxNamed = 10
+
+// processes names holders, or waiters and for how long they have waited.
+func processes(all []lock.Process) string {
+	var names []string
+	for _, p := range all[:min(len(all), maxNamed)] {
+		name := "pid not known"
+		if p.PID > 0 {
+			name = "pid " + strconv.Itoa(p.PID)
+		}
+		if p.Cmd != "" {
+			name += " (" + visible(p.Cmd) + ")"
+		}
+		if !p.Since.IsZero() {
+			name += " for " + ago(time.Since(p.Since))
+		}
+		names = append(names, name)
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// advice says what a person can do about a lock.
+func advice(s lock.Status) []string {
+	switch {
+	case s.State == lock.StateFree:
+		return nil
+	case s.State == lock.StateDead:
+		return []string{"nothing needs to be done: whoever acquires the lock next takes it over, if the file can be removed"}
+	case s.Evidence == lock.EvidenceBeingReclaimed:
+		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
+	case s.Gone != nil && len(s.Processes) > 1:
+		return []string{"wait for them, or end them: the lock is free the moment the last one has gone"}
+	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:
+		return []string{"wait for them: the lock is free when the last reader has left"}
+	case s.State == lock.StateHeld && s.Info == nil && len(s.Processes) == 0:
+		return []string{"wait for it: the lock is free the moment its holder is gone"}
+	case s.State == lock.StateHeld:
+		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
+	case s.Evidence == lock.EvidenceNotALockFile:
+		return []string{"what lies at that path is not holdfast's to remove; if nothing uses it, move it away"}
+	case s.Evidence == lock.EvidenceNotPermitted:
+		return []string{"ask who owns the file, or root"}
+	case s.Evidence == lock.EvidenceLeased:
+		return []string{"wait for the process that has the lease, or end it"}
+	}
+	if force := forceCommand(s); force != "" {
+		return []string{"if you know that this holder is gone:", "  " + force}
+	}
+	return []string{"if you know that its holder is gone, and nothing else uses the file, remove it by hand"}
+}
+
+// forceCommand is the call that would break this lock for certain; "" if there is
+// none.
+func forceCommand(s lock.Status) string {
+	if s.Info == nil || s.Info.Nonce == "" || s.Evidence == lock.EvidenceKernelLockHeld {
+		return ""
+	}
+	nonce, ok := shellWord(s.Info.Nonce)
+	path, ok2 := shellWord(s.Path)
+	if !ok || !ok2 {
+		return ""
+	}
+	return "holdfast break -force " + nonce + " " + path
+}
+
+// refusal is what an *ErrLocked knows, in the form of a status.
+func refusal(e *lock.ErrLocked) lock.Status {
+	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Gone: e.Gone, Shared: e.Shared, Processes: e.Processes}
+}

@@ -1,0 +1,101 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// newTree has this process become the parent of all orphans among its descendants.
+func newTree(grace time.Duration) (*tree, error) {
+	const setChildSubreaper = 36 // linux/prctl.h, of Linux 3.4
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, 1, 0, 0, 0, 0); errno != 0 {
+		return nil, os.NewSyscallError("prctl", errno)
+	}
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return nil, errors.New("/proc does not show this process")
+	}
+	// A process that replaces itself by us (a shell's exec) leaves us its children.
+	if others := descendants(); len(others) > 0 {
+		return nil, fmt.Errorf("this process has children already, such as pid %d, and would end them too", others[0].pid)
+	}
+	t := &tree{grace: grace, died: make(chan os.Signal, 1)}
+	signal.Notify(t.died, syscall.SIGCHLD)
+	return t, nil
+}
+
+// descendant is a process below this one.
+type descendant struct {
+	pid   int
+	child bool // of ours
+	ended bool // and not buried yet
+}
+
+// descendants finds the processes below this one by their parents, as /proc tells.
+func descendants() (all []descendant) {
+	children := map[int][]descendant{}
+	folders, _ := os.ReadDir("/proc")
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(folder.Name())
+		if err != nil {
+			continue
+		}
+		if parent, ended, ok := parentOf(pid); ok {
+			children[parent] = append(children[parent], descendant{pid: pid, ended: ended, child: parent == os.Getpid()})
+		}
+	}
+	all = append(all, children[os.Getpid()]...)
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i].pid]...)
+	}
+	return all
+}
+
+// parentOf reads /proc/PID/stat: "pid (name) state ppid ...", where the name may hold
+// anything. A process whose first thread has ended shows Z as well, but has more threads.
+func parentOf(pid int) (parent int, ended, ok bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false, false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 18 {
+		return 0, false, false
+	}
+	const state, ppid, threads = 0, 1, 17
+	parent, err = strconv.Atoi(string(fields[ppid]))
+	ended = string(fields[state]) == "Z" && len(fields[threads]) == 1 && fields[threads][0] <= '1' || string(fields[state]) == "X"
+	return parent, ended, err == nil
+}
+
+// endDescendant signals a process, if it is still a descendant. Once its parent has buried
+// it, its pid can be another process's. So the process is first held (by a pidfd, where
+// there are any), and then looked at.
+func endDescendant(pid int, kill bool) {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	defer p.Release()
+	for ancestor := pid; ancestor != os.Getpid(); {
+		parent, _, ok := parentOf(ancestor)
+		if !ok || parent <= 1 && parent != os.Getpid() {
+			return
+		}
+		ancestor = parent
+	}
+	if kill {
+		_ = p.Kill()
+		return
+	}
+	_ = p.Signal(syscall.SIGTERM)
+	_ = p.Signal(syscall.SIGCONT) // what is stopped can't end
+}
+
+// bury has the kernel forget a child that has ended.
+func bury(pid int) { _, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) }

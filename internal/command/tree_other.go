@@ -1,0 +1,21 @@
+//go:build !linux
+
+package command
+
+import (
+	"errors"
+	"time"
+)
+
+func newTree(time.Duration) (*tree, error) { return nil, errors.New("it needs Linux") }
+
+type descendant struct {
+	pid          int
+	child, ended bool
+}
+
+func descendants() []descendant { return nil }
+
+func endDescendant(int, bool) {}
+
+func bury(int) {}
