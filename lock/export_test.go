@@ -54,6 +54,7 @@ const (
 	StepSharedDropped = string(stepSharedDropped)
 	StepAlone         = string(stepAlone)
 	StepDying         = string(stepDying)
+	StepBusy          = string(stepBusy)
 	StepParks         = string(stepParks)
 	StepLooked        = string(stepLooked)
 	StepPeeked        = string(stepPeeked)

@@ -36,9 +36,9 @@ type File struct {
 	// prove whether a holder lives. Otherwise rules on pid and age decide there.
 	RequireKernelLock bool
 
-	// OnWait, if set, is called when an Acquire has waited for OnWaitAfter (0 means a
-	// second), with the holder who is in the way. It is called at most once, in another
-	// goroutine, and not after Acquire has returned. Acquire waits for it to return.
+	// OnWait, if set, is called when an Acquire, or AwaitFree, has waited for OnWaitAfter (0
+	// means a second), with the holder who is in the way. It is called at most once, in
+	// another goroutine, and not after Acquire has returned. Acquire waits for it to return.
 	OnWait      func(*ErrLocked)
 	OnWaitAfter time.Duration
 

@@ -100,6 +100,7 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		if !betweenSteps || try == p.tries {
 			return nil, locked
 		}
+		a.at(stepBusy)
 		if sleep(ctx, passage); ctx.Err() != nil {
 			return nil, pathError("acquire", a.file.Path, contextError(ctx))
 		}
@@ -118,7 +119,7 @@ func (a *attempt) passTurnstile(f *platform.File) error {
 	return err
 }
 
-func (p impatient) lockOwn(ctx context.Context, _ *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
+func (p impatient) lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
 	for try := 1; ; try++ {
 		err := f.TryLock(mode)
 		if err != platform.ErrBusy {
@@ -130,6 +131,7 @@ func (p impatient) lockOwn(ctx context.Context, _ *attempt, f *platform.File, pa
 		if try == p.tries {
 			return f, platform.ErrBusy
 		}
+		a.at(stepBusy)
 		if sleep(ctx, passage); ctx.Err() != nil {
 			return f, pathError("acquire", path, contextError(ctx))
 		}

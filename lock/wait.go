@@ -73,6 +73,27 @@ func within[H Hold](ctx context.Context, limit time.Duration, acquire, try func(
 }
 
 func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
+	w, err := f.standInLine(ctx, mode)
+	if err != nil {
+		return nil, err
+	}
+	defer w.leave()
+	held, err := w.attempt.acquire(ctx)
+	switch {
+	case err == nil && ctx.Err() == nil:
+		return held, nil
+	case err == nil: // cancel beats acquire
+		rerr := held.Release()
+		return nil, joined(w.gaveUp(ctx, nil), rerr)
+	case ctx.Err() != nil:
+		return nil, w.gaveUp(ctx, err)
+	}
+	return nil, err
+}
+
+// standInLine returns when the caller's turn in this process's queue has come. The caller
+// leaves the queue.
+func (f File) standInLine(ctx context.Context, mode platform.Mode) (_ *waiter, err error) {
 	w := &waiter{poll: newBackoff(maxDelay), alien: newBackoff(maxAlienDelay)}
 	a, err := f.attempt(mode, w)
 	if err != nil {
@@ -86,23 +107,24 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	}
 	w.attempt = a
 	w.ticket = enqueue(a.file.Path, a.mode)
-	defer w.ticket.leave()
 	w.queue = w.ticket.queue
-	defer w.stop()
+	first := false
+	defer func() {
+		if !first {
+			w.leave()
+		}
+	}()
 	if err := w.turn(ctx); err != nil {
 		return nil, w.gaveUp(ctx, err)
 	}
-	held, err := a.acquire(ctx)
-	switch {
-	case err == nil && ctx.Err() == nil:
-		return held, nil
-	case err == nil: // cancel beats acquire
-		rerr := held.Release()
-		return nil, joined(w.gaveUp(ctx, nil), rerr)
-	case ctx.Err() != nil:
-		return nil, w.gaveUp(ctx, err)
-	}
-	return nil, err
+	first = true
+	return w, nil
+}
+
+// leave ends the wait, and gives up the place in the queue.
+func (w *waiter) leave() {
+	w.stop()
+	w.ticket.leave()
 }
 
 // maxAlienDelay is short, as other programs that wait for a holder without a kernel lock
