@@ -129,6 +129,8 @@ func commands() []command {
 	return []command{
 		{name: "run", synopsis: runSynopsis, help: runHelp, do: (*app).run, direct: true,
 			summary: "hold a lock while a command runs"},
+		{name: "wait", synopsis: waitSynopsis, help: waitHelp, do: (*app).wait, direct: true,
+			summary: "wait until a lock is free"},
 		{name: "status", synopsis: statusSynopsis, help: statusHelp, do: (*app).status,
 			summary: "tell who holds a lock, and whether they live"},
 		{name: "list", synopsis: listSynopsis, help: listHelp, do: (*app).list,
