@@ -9,4 +9,4 @@ package main
 
 import "github.com/holdfast-go/holdfast/internal/command"
 
-func main() { command.Main() }
+func main() { command.Main(nil) }

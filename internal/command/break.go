@@ -14,6 +14,7 @@ func (a *app) breakLock(args []string) int {
 	flags := newFlags("break")
 	nonce := flags.String("force", "", "")
 	asJSON := flags.Bool("json", false, "")
+	conn := a.databaseFlag(flags)
 	path, code, ok := a.parseOne(flags, args, "LOCK")
 	if !ok {
 		return code
@@ -21,6 +22,14 @@ func (a *app) breakLock(args []string) int {
 	force := isSet(flags, "force")
 	if force && *nonce == "" {
 		return a.misuse("break", "-force wants the nonce of the claim; \"holdfast status -json LOCK\" shows it")
+	}
+	if *conn != nil {
+		d, code, ok := a.database("break", **conn, "holdfast break")
+		if !ok {
+			return code
+		}
+		defer d.Close()
+		return a.breakSessions(d, path, *nonce, *asJSON)
 	}
 	// StaleAfter stays at its default. So age alone never removes somebody's data that lies
 	// at the path by mistake.
@@ -64,7 +73,7 @@ func (a *app) broken(before lock.Status) {
 		return
 	}
 	fmt.Fprintln(a.stdout, path+": removed the lock file")
-	fmt.Fprintln(a.stdout, "  holder    "+who(before.Info))
+	fmt.Fprintln(a.stdout, "  holder    "+fileWords.who(before.Info))
 	fmt.Fprintln(a.stdout, "  it was    "+string(before.State)+": "+visible(string(before.Evidence)))
 }
 
@@ -80,11 +89,11 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) lock.S
 		if now, err := file.Inspect(context.Background()); err == nil {
 			status = now
 		}
-		describe(a.stderr, status)
+		fileWords.describe(a.stderr, status)
 		return status
 	}
 	a.say(path + " was not broken: its holder is not known to be dead")
-	describe(a.stderr, status)
+	fileWords.describe(a.stderr, status)
 	// What -force is worth depends on what keeps the lock locked.
 	switch command := forceCommand(status); {
 	case command == "":

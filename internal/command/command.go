@@ -34,7 +34,7 @@ type hold interface {
 // supervise runs the command under the locks that are held, and returns the exit code that
 // it calls for. lost reports that a lock was lost meanwhile. If none is ours, the command
 // runs under the hold of a process above.
-func (a *app) supervise(o runOptions, descendants *tree, held []hold, signals <-chan os.Signal) (code int, lost bool) {
+func (a *app) supervise(o runOptions, words *words, descendants *tree, held []hold, signals <-chan os.Signal) (code int, lost bool) {
 	cmd := exec.Command(o.command[0], o.command[1:]...)
 	if err := o.equip(cmd, held); err != nil {
 		return a.fail(err), false
@@ -71,8 +71,8 @@ func (a *app) supervise(o runOptions, descendants *tree, held []hold, signals <-
 			}
 		case h := <-losses:
 			lost = true
-			a.say("lost " + visible(h.Path()) + ": its lock file is no longer ours")
-			a.more("someone removed it, or took us for dead; others may be at work under that lock, so the command is asked to end")
+			a.say("lost " + visible(h.Path()) + ": " + words.lost)
+			a.more(words.lostWhy + "; others may be at work under that lock, so the command is asked to end")
 			terminate(cmd.Process)
 			descendants.ask()
 		}
@@ -184,10 +184,10 @@ func (a *app) ended(err error) int {
 // others may have been at work under the same lock, and whoever retries, or takes the
 // command's word, must know. If anything else fails here, the command's own failure says
 // more than ours.
-func (a *app) letGo(held []hold, code int, lost bool) int {
+func (a *app) letGo(words *words, held []hold, code int, lost bool) int {
 	isLost, failed := lost, false
 	for _, h := range slices.Backward(held) {
-		err := a.letGoOf(h, lost)
+		err := a.letGoOf(words, h, lost)
 		isLost = isLost || errors.Is(err, lock.ErrLost)
 		failed = failed || err != nil
 	}
@@ -203,7 +203,7 @@ func (a *app) letGo(held []hold, code int, lost bool) int {
 
 // letGoOf releases one lock, or leaves it to what the command has left behind. It tells what
 // becomes of the lock.
-func (a *app) letGoOf(held hold, lost bool) error {
+func (a *app) letGoOf(words *words, held hold, lost bool) error {
 	left, err := held.LeaveToChildren()
 	isLost := errors.Is(err, lock.ErrLost)
 	switch {
@@ -211,11 +211,11 @@ func (a *app) letGoOf(held hold, lost bool) error {
 		a.tellHeirs(held.Path())
 	case lost && (err == nil || isLost): // it has been said
 	case isLost:
-		a.say("lost " + visible(held.Path()) + ": its lock file is no longer ours")
-		a.more("someone removed or replaced it while the command ran; another command may have run at the same time")
+		a.say("lost " + visible(held.Path()) + ": " + words.lost)
+		a.more(words.lostLater + "; another command may have run at the same time")
 	case err != nil:
 		a.say("releasing the lock: " + oneLine(err))
-		a.more("its lock file may still be there; as its holder is gone now, the next one takes it over")
+		a.more(words.leftover)
 	}
 	return err
 }
@@ -227,6 +227,6 @@ func (a *app) tellHeirs(path string) {
 	if err != nil || status.Gone == nil && !status.Shared {
 		return // they have just ended
 	}
-	a.say("the command has ended, and " + visible(path) + " stays locked: " + processes(status.Processes))
+	a.say("the command has ended, and " + visible(path) + " stays locked: " + fileWords.processes(status.Processes))
 	a.more("the lock is free when what the command has left behind has ended; with -close it would be free now")
 }

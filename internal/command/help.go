@@ -6,7 +6,7 @@ import (
 )
 
 // overview is what holdfast says of itself.
-func overview() string {
+func (a *app) overview() string {
 	var b strings.Builder
 	b.WriteString(`holdfast holds a lock between processes while a command runs. The kernel, not a
 guess, says whether a holder is alive: a lock whose holder was killed is free at
@@ -25,7 +25,11 @@ examples:
   holdfast run -try sync.lock -- ./sync             # give up at once if it is held
   holdfast status deploy.lock                       # who holds it, since when, alive?
   holdfast doctor .                                 # what are locks worth in this folder?
-
+`)
+	if a.open != nil {
+		b.WriteString(databaseOverview)
+	}
+	b.WriteString(`
 "holdfast help COMMAND" explains a command, its flags and its exit codes.
 `)
 	return b.String()
@@ -37,7 +41,7 @@ func (a *app) help(args []string) int {
 		return code
 	}
 	if flags.NArg() == 0 {
-		fmt.Fprint(a.stdout, overview())
+		fmt.Fprint(a.stdout, a.overview())
 		return exitOK
 	}
 	if members := group(flags.Arg(0)); flags.NArg() == 1 && len(members) > 0 {
@@ -45,7 +49,7 @@ func (a *app) help(args []string) int {
 			if i > 0 {
 				fmt.Fprintln(a.stdout)
 			}
-			fmt.Fprint(a.stdout, c.manual())
+			fmt.Fprint(a.stdout, a.manual(&c))
 		}
 		return exitOK
 	}
@@ -55,14 +59,26 @@ func (a *app) help(args []string) int {
 	case len(rest) > 0:
 		return a.misuse("help", "one COMMAND is wanted")
 	default:
-		fmt.Fprint(a.stdout, c.manual())
+		fmt.Fprint(a.stdout, a.manual(c))
 		return exitOK
 	}
 }
 
 // manual is the whole help text of a command.
-func (c *command) manual() string {
-	return "usage: " + c.synopsis + "\n\n" + c.help
+func (a *app) manual(c *command) string {
+	text := "usage: " + a.usage(c) + "\n\n" + c.help
+	if a.open != nil {
+		text += c.database.help
+	}
+	return text
+}
+
+// usage is how a command is called: the words behind "usage: ".
+func (a *app) usage(c *command) string {
+	if a.open == nil || c.database.synopsis == "" {
+		return c.synopsis
+	}
+	return c.synopsis + "\n       " + c.database.synopsis
 }
 
 const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."

@@ -3,8 +3,10 @@ package command
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,21 +21,22 @@ func (a *app) list(args []string) int {
 	flags := newFlags("list")
 	asJSON := flags.Bool("json", false, "")
 	waiting := flags.Bool("waiting", false, "")
-	dir, code, ok := a.parseOne(flags, args, "DIR")
+	conn := a.databaseFlag(flags)
+	if code, ok := a.parse(flags, args); !ok {
+		return code
+	}
+	all, leave, code, ok := a.toList(flags, *conn)
 	if !ok {
 		return code
 	}
-	dir, err := folder(dir)
-	if err != nil {
-		return a.fail(err)
-	}
+	defer leave()
 	show, finish := a.table(*waiting)
 	if *asJSON {
 		show, finish = a.jsonLines()
 	}
 	// One lock that can't be read must not hide the others.
 	failed := 0
-	for status, err := range lock.List(context.Background(), dir) {
+	for status, err := range all {
 		if err != nil {
 			a.fail(err)
 			failed++
@@ -48,6 +51,30 @@ func (a *app) list(args []string) int {
 		return exitError
 	}
 	return exitOK
+}
+
+// toList returns the locks that "holdfast list" is to tell of, below a folder or in a
+// database, and what to call when that is done.
+func (a *app) toList(flags *flag.FlagSet, conn *string) (all iter.Seq2[lock.Status, error], leave func(), code int, ok bool) {
+	if conn != nil {
+		if flags.NArg() > 0 {
+			return nil, nil, a.misuse("list", "with -pg there is no DIR: all locks of the database are listed"), false
+		}
+		d, code, ok := a.database("list", *conn, "holdfast list")
+		if !ok {
+			return nil, nil, code, false
+		}
+		return statuses(d.List(context.Background())), d.Close, exitOK, true
+	}
+	dir, code, ok := a.one(flags, "DIR")
+	if !ok {
+		return nil, nil, code, false
+	}
+	dir, err := folder(dir)
+	if err != nil {
+		return nil, nil, a.fail(err), false
+	}
+	return lock.List(context.Background(), dir), func() {}, exitOK, true
 }
 
 // folder returns the path of a folder that is there. It follows a symbolic link to one, as

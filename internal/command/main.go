@@ -38,20 +38,23 @@ const (
 
 // app is one run of holdfast: where it reads and writes.
 type app struct {
+	open           Open // a database; nil if there is none in this program
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	answers        *bufio.Reader // of stdin, once a question was asked
 }
 
-// Main is the whole program. It does not return.
-func Main() {
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+// Main is the whole program. It does not return. open is for -pg; nil for a program without
+// that flag.
+func Main(open Open) {
+	a := &app{open: open, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(a.main(os.Args[1:]))
 }
 
 // main does what args ask for, and returns the exit code. args lack the program's name.
 func (a *app) main(args []string) int {
 	if len(args) == 0 {
-		fmt.Fprint(a.stderr, overview())
+		fmt.Fprint(a.stderr, a.overview())
 		return exitUsage
 	}
 	switch args[0] { // what people try first
@@ -118,6 +121,7 @@ type command struct {
 	synopsis string // how it is called
 	summary  string // in a line of the overview
 	help     string // what follows the synopsis
+	database databaseHelp
 	do       func(a *app, args []string) int
 	// direct: standard output is not buffered, as it is handed to a child, or
 	// read by someone who waits for each line.
@@ -127,15 +131,15 @@ type command struct {
 // commands is a function, not a table, as some commands look at the table.
 func commands() []command {
 	return []command{
-		{name: "run", synopsis: runSynopsis, help: runHelp, do: (*app).run, direct: true,
+		{name: "run", synopsis: runSynopsis, help: runHelp, database: runDatabase, do: (*app).run, direct: true,
 			summary: "hold a lock while a command runs"},
 		{name: "wait", synopsis: waitSynopsis, help: waitHelp, do: (*app).wait, direct: true,
 			summary: "wait until a lock is free"},
-		{name: "status", synopsis: statusSynopsis, help: statusHelp, do: (*app).status,
+		{name: "status", synopsis: statusSynopsis, help: statusHelp, database: statusDatabase, do: (*app).status,
 			summary: "tell who holds a lock, and whether they live"},
-		{name: "list", synopsis: listSynopsis, help: listHelp, do: (*app).list,
+		{name: "list", synopsis: listSynopsis, help: listHelp, database: listDatabase, do: (*app).list,
 			summary: "tell the same of every lock below a folder"},
-		{name: "break", synopsis: breakSynopsis, help: breakHelp, do: (*app).breakLock,
+		{name: "break", synopsis: breakSynopsis, help: breakHelp, database: breakDatabase, do: (*app).breakLock,
 			summary: "remove the lock file of a dead holder"},
 		{name: "doctor", synopsis: doctorSynopsis, help: doctorHelp, do: (*app).doctor,
 			summary: "check how far locks in a folder can be trusted"},
@@ -155,7 +159,7 @@ func commands() []command {
 			summary: "print the claims that have not expired"},
 		{name: "claim reap", synopsis: claimReapSynopsis, help: claimReapHelp, do: (*app).claimReap, direct: true,
 			summary: "end the claims that have expired"},
-		{name: "serve", synopsis: serveSynopsis, help: serveHelp, do: (*app).serve, direct: true,
+		{name: "serve", synopsis: serveSynopsis, help: serveHelp, database: serveDatabase, do: (*app).serve, direct: true,
 			summary: "show the locks below folders in a browser"},
 		{name: "version", synopsis: versionSynopsis, help: versionHelp, do: (*app).version,
 			summary: "print the version"},
@@ -209,11 +213,13 @@ func newFlags(name string) *flag.FlagSet {
 func (a *app) parse(flags *flag.FlagSet, args []string) (code int, ok bool) {
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(a.stdout, find(flags.Name()).manual())
+		fmt.Fprint(a.stdout, a.manual(find(flags.Name())))
 		return exitOK, false
 	case err != nil:
 		what := oneLine(err)
-		if name := unknownFlag(flags, err); name != "" {
+		if a.open == nil && what == "flag provided but not defined: -"+databaseFlag && find(flags.Name()).database.synopsis != "" {
+			what += noDatabase
+		} else if name := unknownFlag(flags, err); name != "" {
 			what += "; did you mean -" + name + "?"
 		}
 		return a.misuse(flags.Name(), what), false
@@ -226,9 +232,21 @@ func (a *app) parseOne(flags *flag.FlagSet, args []string, what string) (arg str
 	if code, ok = a.parse(flags, args); !ok {
 		return "", code, false
 	}
+	return a.one(flags, what)
+}
+
+// one returns the one argument behind flags that were read.
+func (a *app) one(flags *flag.FlagSet, what string) (arg string, code int, ok bool) {
 	switch rest := flags.Args(); {
 	case len(rest) == 1:
-		if wrong := noLock(rest[0]); what == "LOCK" && wrong != "" {
+		if what != "LOCK" {
+			return rest[0], exitOK, true
+		}
+		wrong := noLock(rest[0])
+		if isSet(flags, databaseFlag) {
+			wrong = notKey(rest[0])
+		}
+		if wrong != "" {
 			return "", a.misuse(flags.Name(), wrong), false
 		}
 		return rest[0], exitOK, true
@@ -260,7 +278,7 @@ func isSet(flags *flag.FlagSet, name string) (set bool) {
 // misuse says what is wrong with a call of a command, and how it is called.
 func (a *app) misuse(name, what string) int {
 	a.say(fmt.Sprintf("%s: %s", name, what))
-	a.more("usage: " + find(name).synopsis)
+	a.more("usage: " + strings.ReplaceAll(a.usage(find(name)), "\n", "\n  "))
 	a.more(fmt.Sprintf("\"holdfast help %s\" says more", name))
 	return exitUsage
 }

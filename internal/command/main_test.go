@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 2 && os.Args[1] == testCommand:
 		os.Exit(roles[os.Args[2]](os.Args[3:]))
 	}
-	Main()
+	Main(nil)
 }
 
 // roles are what the command under the lock can be.

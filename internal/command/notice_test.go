@@ -18,12 +18,12 @@ func TestTellWait_NotItself(t *testing.T) {
 	testkit.Check(t, err)
 	var said strings.Builder
 	a := &app{stderr: &said}
-	a.tellWait(t.Context(), &waitNotice{file: file})
+	a.tellWait(t.Context(), &waitNotice{at: files{}, name: file.Path})
 	if err := os.Remove(file.Path); err != nil { // then the kernel's list tells, where it can
 		t.Fatal(err)
 	}
 	if s, err := file.Inspect(t.Context()); err == nil && len(s.Processes) > 0 {
-		a.tellWait(t.Context(), &waitNotice{file: file})
+		a.tellWait(t.Context(), &waitNotice{at: files{}, name: file.Path})
 	}
 	if said.Len() > 0 {
 		t.Errorf("said %q", said.String())

@@ -79,7 +79,7 @@ func TestRecipes(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range append(commands(), command{name: "overview", help: overview()}) {
+	for _, c := range append(commands(), command{name: "overview", help: (&app{}).overview()}) {
 		recipes := examples(c.help)
 		if strings.Contains(c.help, "\nexample") && len(recipes) == 0 {
 			t.Errorf("no recipes found in the help of %s", c.name)

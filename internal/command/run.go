@@ -28,7 +28,8 @@ type runOptions struct {
 	shared   bool
 	quiet    bool
 	stderr   io.Writer // the command's; ours too, unless quiet
-	file     lock.File // the options of each lock
+	file     lock.File // the options of each lock file
+	conn     *string   // of the database that has the locks; nil if files are
 	label    string
 	locks    []string
 	command  []string
@@ -45,6 +46,12 @@ func (a *app) run(args []string) int {
 		silent.stderr = io.Discard
 		a = &silent
 	}
+	o.file.Cmd = o.title()
+	at, leave, code, ok := a.where("run", o.conn, o.file)
+	if !ok {
+		return code
+	}
+	defer leave()
 	// From here on a signal must not end us before the lock is let go.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, runSignals()...)
@@ -58,12 +65,12 @@ func (a *app) run(args []string) int {
 		}
 		descendants = t
 	}
-	held, code, ok := a.take(o, o.files(), signals)
+	held, code, ok := a.take(o, at, signals)
 	if !ok {
 		return code
 	}
-	code, lost := a.supervise(o, descendants, held, signals)
-	return a.letGo(held, code, lost)
+	code, lost := a.supervise(o, at.words(), descendants, held, signals)
+	return a.letGo(at.words(), held, code, lost)
 }
 
 func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
@@ -80,12 +87,20 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	o.grace = 10 * time.Second
 	duration(flags, &o.grace, "grace")
 	flags.StringVar(&o.label, "label", "", "")
+	conn := a.databaseFlag(flags)
 	if code, ok := a.parse(flags, args); !ok {
 		return o, code, false
 	}
 	o.timed = isSet(flags, "timeout")
 	if isSet(flags, "grace") && !o.killTree {
 		return o, a.misuse("run", "-grace is -kill-tree's, which is missing"), false
+	}
+	if o.conn = *conn; o.conn != nil {
+		for _, f := range notOfDatabases {
+			if isSet(flags, f.name) {
+				return o, a.misuse("run", "-"+f.name+" is for lock files: "+f.why), false
+			}
+		}
 	}
 	if what := o.arguments(flags.Args()); what != "" {
 		return o, a.misuse("run", what), false
@@ -127,7 +142,7 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 		return "there is no command behind \"--\""
 	}
 	for _, path := range args[:end] {
-		if wrong := noLock(path); wrong != "" {
+		if wrong := o.wrongName(path); wrong != "" {
 			return wrong
 		}
 	}
@@ -149,16 +164,6 @@ func (o *runOptions) staleAfter(text string) error {
 	return err
 }
 
-// files returns the locks to take.
-func (o *runOptions) files() (files []lock.File) {
-	for _, path := range o.locks {
-		file := o.file
-		file.Path, file.Cmd = path, o.title()
-		files = append(files, file)
-	}
-	return files
-}
-
 // title is what the lock file says of us.
 func (o *runOptions) title() string {
 	if o.label != "" {
@@ -168,51 +173,32 @@ func (o *runOptions) title() string {
 }
 
 // acquire gets the locks as the options say, all or none.
-func (o *runOptions) acquire(ctx context.Context, files []lock.File) ([]hold, error) {
-	acquire, try := lock.AcquireAll, lock.TryAcquireAll
-	if o.shared {
-		acquire, try = lock.AcquireAllShared, lock.TryAcquireAllShared
-	}
+func (o *runOptions) acquire(ctx context.Context, at locks) ([]hold, error) {
 	limited := ctx
 	if o.timed {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	if o.try || o.timed && o.timeout == 0 || slices.ContainsFunc(o.locks, isObstacle) {
-		acquire, limited = try, ctx
+	if o.try || o.timed && o.timeout == 0 {
+		return at.acquire(ctx, o.locks, o.shared, true)
 	}
-	set, err := acquire(limited, files...)
+	held, err := at.acquire(limited, o.locks, o.shared, false)
 	var locked *lock.ErrLocked
 	if err != nil && !errors.As(err, &locked) && limited.Err() != nil && ctx.Err() == nil {
 		// The limit had passed before the look at one of them. As for AcquireWithin, what is
 		// free needs no time.
-		set, err = try(ctx, files...)
+		held, err = at.acquire(ctx, o.locks, o.shared, true)
 		if errors.As(err, &locked) && locked.Cause == nil {
 			locked.Waited, locked.Cause = o.timeout, lock.ErrTimeout
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	var all []hold
-	for _, h := range set.Held() {
-		all = append(all, h.(*lock.FileHold))
-	}
-	return all, nil
-}
-
-// isObstacle reports whether something is at a lock's path that no holder put there: a
-// link, a device. Unlike a lock file it won't go away, so there is no point in waiting for
-// it.
-func isObstacle(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && !info.Mode().IsRegular()
+	return held, err
 }
 
 // take acquires the locks. If it can't, ok is false, and the command is over with this exit
 // code.
-func (a *app) take(o runOptions, files []lock.File, signals <-chan os.Signal) (held []hold, code int, ok bool) {
+func (a *app) take(o runOptions, at locks, signals <-chan os.Signal) (held []hold, code int, ok bool) {
 	type result struct {
 		held []hold
 		err  error
@@ -223,13 +209,13 @@ func (a *app) take(o runOptions, files []lock.File, signals <-chan os.Signal) (h
 	// So no message can follow the news that it contradicts.
 	results := make(chan result, 1)
 	go func() {
-		held, err := o.acquire(ctx, files)
+		held, err := o.acquire(ctx, at)
 		results <- result{held, err}
 	}()
 
 	var waits []*waitNotice
-	for _, file := range files {
-		waits = append(waits, &waitNotice{file: file})
+	for _, name := range o.locks {
+		waits = append(waits, &waitNotice{at: at, name: name})
 	}
 	ticker := time.NewTicker(noticeEvery)
 	defer ticker.Stop()
@@ -253,7 +239,7 @@ func (a *app) take(o runOptions, files []lock.File, signals <-chan os.Signal) (h
 			if caught != nil {
 				return nil, a.gaveUp(r.held, caught), false
 			}
-			return r.held, a.taken(o, r.err), r.err == nil
+			return r.held, a.taken(o, at, r.err), r.err == nil
 		}
 	}
 }
@@ -270,7 +256,7 @@ func (a *app) gaveUp(held []hold, s os.Signal) int {
 }
 
 // taken says why the lock could not be had, if so.
-func (a *app) taken(o runOptions, err error) int {
+func (a *app) taken(o runOptions, at locks, err error) int {
 	var locked *lock.ErrLocked
 	switch {
 	case err == nil:
@@ -279,16 +265,17 @@ func (a *app) taken(o runOptions, err error) int {
 		return a.fail(err)
 	}
 	path := visible(locked.Path)
+	found := at.refusal(context.Background(), locked)
 	if errors.Is(err, lock.ErrReentrant) {
 		a.say(path + " is held by a process that has started this one, and would be waited for in vain; the command was not run")
-		describe(a.stderr, refusal(locked))
+		at.words().describe(a.stderr, found)
 		return o.conflict
 	} else if errors.Is(err, lock.ErrTimeout) {
 		a.say(fmt.Sprintf("%s is still locked after %s; the command was not run", path, o.timeout))
 	} else {
 		a.say(path + " is locked; the command was not run")
 	}
-	describe(a.stderr, refusal(locked))
+	at.words().describe(a.stderr, found)
 	return o.conflict
 }
 
@@ -296,9 +283,13 @@ func (a *app) taken(o runOptions, err error) int {
 // between looks for another holder.
 const noticeEvery = time.Second
 
+// lookPatience bounds a look at the holder, as signals wait meanwhile.
+const lookPatience = 2 * time.Second
+
 // waitNotice is what has been told of a wait.
 type waitNotice struct {
-	file   lock.File
+	at     locks
+	name   string
 	told   bool
 	holder holding
 }
@@ -313,33 +304,29 @@ type holding struct {
 
 // tellWait says who holds the lock we wait for, if that is news.
 func (a *app) tellWait(ctx context.Context, w *waitNotice) {
-	status, err := w.file.Inspect(ctx)
+	limited, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	status, err := w.at.inspect(limited, w.name)
 	if err != nil || status.State == lock.StateFree || status.State == lock.StateDead {
 		return // it is about to be ours, or somebody's; and errors are Acquire's to tell
 	}
 	var holder holding
-	if isSelf(status) {
+	if w.at.isOurs(status) {
 		return // Acquire has just got it
 	}
 	if h := status.Info; h != nil {
 		holder = holding{h.PID, h.CreatedAt.UnixNano(), h.Nonce}
+		if h.Nonce != "" { // which tells enough
+			holder.created = 0
+		}
 	}
 	if w.told && holder == w.holder {
 		return
 	}
 	w.told, w.holder = true, holder
 	a.say("waiting for " + visible(status.Path))
-	describe(a.stderr, status)
-	if os.Getenv(lockVar) == status.Path {
+	w.at.words().describe(a.stderr, status)
+	if slices.Contains(strings.Split(os.Getenv(lockVar), "\n"), status.Path) {
 		a.more("          holdfast was itself started under this lock (" + lockVar + "): it may be waiting for its own end")
 	}
-}
-
-// isSelf reports whether this process, and nobody else, has a lock. (A holder with this pid
-// in another container is taken for this process, and only not told of.)
-func isSelf(s lock.Status) bool {
-	if s.Info != nil {
-		return s.Info.PID == os.Getpid()
-	}
-	return len(s.Processes) == 1 && s.Processes[0].PID == os.Getpid()
 }

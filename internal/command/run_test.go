@@ -45,7 +45,7 @@ func TestWaitIsToldAgainOnlyOfAnotherHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	var stderr bytes.Buffer
 	a := &app{stderr: &stderr}
-	w := waitNotice{file: lock.File{Path: path}}
+	w := waitNotice{at: files{}, name: path}
 	tell := func() int {
 		a.tellWait(t.Context(), &w)
 		return strings.Count(stderr.String(), "waiting for")
@@ -79,14 +79,14 @@ func TestRunWhoseLockFileIsTaken(t *testing.T) {
 		a, stderr := &app{}, &bytes.Buffer{}
 		a.stderr = stderr
 		held := &fakeHold{release: lock.ErrLost}
-		if got := a.letGo([]hold{held}, c.command, false); got != c.want {
+		if got := a.letGo(&fileWords, []hold{held}, c.command, false); got != c.want {
 			t.Errorf("command's %d became %d, want %d", c.command, got, c.want)
 		}
 		wantText(t, stderr.String(), "lost /fake", "own exit code was "+strconv.Itoa(c.command))
 	}
 	a, stderr := &app{}, &bytes.Buffer{}
 	a.stderr = stderr
-	if got := a.letGo([]hold{&fakeHold{release: errors.New("no such device")}}, 0, false); got != exitError {
+	if got := a.letGo(&fileWords, []hold{&fakeHold{release: errors.New("no such device")}}, 0, false); got != exitError {
 		t.Errorf("exit code %d, want %d", got, exitError)
 	}
 	wantText(t, stderr.String(), "no such device")
@@ -137,12 +137,12 @@ func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 		read.Read(make([]byte, 1))
 		close(held.lost)
 	}()
-	code, lost := a.supervise(runOptions{command: role(t, "stuck"), stderr: stderr}, nil, []hold{held}, nil)
+	code, lost := a.supervise(runOptions{command: role(t, "stuck"), stderr: stderr}, &fileWords, nil, []hold{held}, nil)
 	write.Close()
 	if !lost || code == endedByItself {
 		t.Errorf("lost: %v, exit code %d; want the loss noticed, and the command ended", lost, code)
 	}
-	if code = a.letGo([]hold{held}, code, lost); code != exitLost {
+	if code = a.letGo(&fileWords, []hold{held}, code, lost); code != exitLost {
 		t.Errorf("exit code %d, want %d", code, exitLost)
 	}
 	told, err := os.ReadFile(stderr.Name())

@@ -26,10 +26,11 @@ func (a *app) serve(args []string) int {
 	flags := newFlags("serve")
 	addr := flags.String("addr", "127.0.0.1:0", "")
 	asJSON := flags.Bool("json", false, "")
+	conn := a.databaseFlag(flags)
 	if code, ok := a.parse(flags, args); !ok {
 		return code
 	}
-	if flags.NArg() == 0 {
+	if flags.NArg() == 0 && *conn == nil {
 		return a.misuse(flags.Name(), "DIR is missing")
 	}
 	if path, ok := strings.CutPrefix(*addr, "unix:"); ok && path == "" {
@@ -37,14 +38,22 @@ func (a *app) serve(args []string) int {
 	} else if _, _, err := net.SplitHostPort(*addr); !ok && err != nil {
 		return a.misuse(flags.Name(), fmt.Sprintf("-addr %s is neither HOST:PORT nor unix:PATH", visible(*addr)))
 	}
-	for _, dir := range flags.Args()[1:] {
+	for _, dir := range flags.Args()[min(1, flags.NArg()):] {
 		if strings.HasPrefix(dir, "-") {
 			return a.misuse(flags.Name(), "flags go before DIR: "+visible(dir))
 		}
 	}
-	engines, err := engines(flags.Args())
+	all, err := engines(flags.Args())
 	if err != nil {
 		return a.fail(err)
+	}
+	if *conn != nil {
+		d, code, ok := a.database("serve", **conn, "holdfast serve")
+		if !ok {
+			return code
+		}
+		defer d.Close()
+		all = append(all, monitor.Engine{Name: d.Name(), Lister: d, Next: databaseAdvice})
 	}
 	// Signals are caught before it listens: whoever has read the address may end it.
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
@@ -55,7 +64,7 @@ func (a *app) serve(args []string) int {
 	}
 	defer l.end()
 	defer l.Close()
-	handler := monitor.New(engines...)
+	handler := monitor.New(all...)
 	if l.loopback {
 		handler = localOnly(handler)
 	}

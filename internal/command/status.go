@@ -12,11 +12,17 @@ import (
 func (a *app) status(args []string) int {
 	flags := newFlags("status")
 	asJSON := flags.Bool("json", false, "")
-	path, code, ok := a.parseOne(flags, args, "LOCK")
+	conn := a.databaseFlag(flags)
+	name, code, ok := a.parseOne(flags, args, "LOCK")
 	if !ok {
 		return code
 	}
-	status, err := lock.File{Path: path}.Inspect(context.Background())
+	at, leave, code, ok := a.where("status", *conn, lock.File{Cmd: "holdfast status"})
+	if !ok {
+		return code
+	}
+	defer leave()
+	status, err := at.inspect(context.Background(), name)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -26,7 +32,7 @@ func (a *app) status(args []string) int {
 		}
 	} else {
 		fmt.Fprintf(a.stdout, "%s: %s\n", visible(status.Path), status.State)
-		describe(a.stdout, status)
+		at.words().describe(a.stdout, status)
 	}
 	return stateCode(status.State)
 }

@@ -79,13 +79,13 @@ func ago(age time.Duration) string {
 	return fmt.Sprintf("%dd%dh", age/day, age%day/time.Hour)
 }
 
-func who(h *lock.LockInfo) string {
+func (words *words) who(h *lock.LockInfo) string {
 	if h == nil {
-		return "not known: there is no claim, or none that can be read"
+		return words.nobody
 	}
-	text := "pid " + strconv.Itoa(h.PID)
+	text := words.process + " " + strconv.Itoa(h.PID)
 	if h.Hostname != "" {
-		text += " on " + visible(h.Hostname)
+		text += " " + words.from + " " + visible(h.Hostname)
 	}
 	if h.Mode != "" {
 		text += ", " + visible(h.Mode)
@@ -98,7 +98,7 @@ func who(h *lock.LockInfo) string {
 
 // describe writes what is known of a lock, and what to do about it: who, since
 // when, why they are believed to be alive or dead, and what next.
-func describe(w io.Writer, s lock.Status) {
+func (words *words) describe(w io.Writer, s lock.Status) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 	if s.State != lock.StateFree {
 		switch {
@@ -106,11 +106,11 @@ func describe(w io.Writer, s lock.Status) {
 			line("holder", gone(s))
 			line("since", since(s.Gone))
 		case s.Shared && len(s.Processes) > 0:
-			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), processes(s.Processes)))
+			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), words.processes(s.Processes)))
 		case s.Info == nil && len(s.Processes) > 0:
-			line("holder", processes(s.Processes)+", by the kernel's list")
+			line("holder", words.processes(s.Processes)+words.byList)
 		default:
-			line("holder", who(s.Info))
+			line("holder", words.who(s.Info))
 		}
 		if s.Info != nil && len(s.Processes) <= 1 {
 			line("since", since(s.Info))
@@ -120,11 +120,11 @@ func describe(w io.Writer, s lock.Status) {
 		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
 	}
 	line(why[s.State], visible(string(s.Evidence)))
-	for i, text := range advice(s) {
+	for i, text := range words.advice(s) {
 		line([]string{"next", ""}[min(i, 1)], text)
 	}
 	if len(s.Waiters) > 0 {
-		line("waiting", fmt.Sprintf("%d: %s", len(s.Waiters), processes(s.Waiters)))
+		line("waiting", fmt.Sprintf("%d: %s", len(s.Waiters), words.processes(s.Waiters)))
 	}
 }
 
@@ -141,7 +141,7 @@ func gone(s lock.Status) string {
 	if len(s.Processes) == 0 {
 		return fmt.Sprintf("(%s) has gone; processes that it started still have the lock, and can't be seen from here", holder)
 	}
-	names := strings.ReplaceAll(processes(s.Processes), "pid ", "")
+	names := strings.ReplaceAll(fileWords.processes(s.Processes), "pid ", "")
 	if len(s.Processes) == 1 {
 		return fmt.Sprintf("(%s) has gone; its process %s still has the lock", holder, names)
 	}
@@ -152,12 +152,12 @@ func gone(s lock.Status) string {
 const maxNamed = 10
 
 // processes names holders, or waiters and for how long they have waited.
-func processes(all []lock.Process) string {
+func (words *words) processes(all []lock.Process) string {
 	var names []string
 	for _, p := range all[:min(len(all), maxNamed)] {
-		name := "pid not known"
+		name := words.process + " not known"
 		if p.PID > 0 {
-			name = "pid " + strconv.Itoa(p.PID)
+			name = words.process + " " + strconv.Itoa(p.PID)
 		}
 		if p.Cmd != "" {
 			name += " (" + visible(p.Cmd) + ")"
@@ -173,7 +173,7 @@ func processes(all []lock.Process) string {
 	return strings.Join(names, ", ")
 }
 
-// advice says what a person can do about a lock.
+// advice says what a person can do about a lock file.
 func advice(s lock.Status) []string {
 	switch {
 	case s.State == lock.StateFree:

@@ -78,7 +78,7 @@ func (a *app) waitFor(ctx context.Context, o waitOptions, file lock.File, signal
 	// As in take, signals and notices are handled here, one at a time.
 	results := make(chan error, 1)
 	go func() { results <- awaitFree(ctx, file) }()
-	notice := &waitNotice{file: file}
+	notice := &waitNotice{at: files{}, name: file.Path}
 	ticker := time.NewTicker(noticeEvery)
 	defer ticker.Stop()
 	for {
@@ -128,6 +128,6 @@ func (a *app) waited(o waitOptions, err error) int {
 	default:
 		a.say(visible(locked.Path) + " is locked")
 	}
-	describe(a.stderr, refusal(locked))
+	fileWords.describe(a.stderr, refusal(locked))
 	return exitNotHad
 }

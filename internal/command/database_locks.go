@@ -1,0 +1,258 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// database is the locks of one, by keys.
+type database struct {
+	Database
+	mu   sync.Mutex
+	ours map[int]bool // the sessions that have had locks of ours, by pid
+}
+
+const (
+	evidenceNoSession lock.Evidence = "no session of the database has it"
+	evidencePrepared  lock.Evidence = "a prepared transaction holds the lock"
+)
+
+var databaseWords = words{
+	process: "backend", from: "from", advice: databaseAdvice,
+	nobody:    "not known: it is no session's",
+	lost:      "the session that had it has ended, or can't be heard any more",
+	lostWhy:   "the server or the network went away, or someone ended that session",
+	lostLater: "the server or the network went away while the command ran, or someone ended that session",
+	leftover:  "its session ends now, and the lock with it",
+}
+
+func (d *database) words() *words { return &databaseWords }
+
+// keyOf reads SPACE/NAME.
+func keyOf(name string) (key lock.Key) {
+	key.Space, key.Name, _ = strings.Cut(name, "/")
+	return key
+}
+
+// notKey says why a lock in a database can't be called so; "" if it can.
+func notKey(name string) (wrong string) {
+	if key := keyOf(name); key.Space != "" && key.Name != "" {
+		return ""
+	}
+	return visible(strconv.Quote(name)) + " is no name of a lock in a database; with -pg, LOCK is SPACE/NAME, such as deploy/production"
+}
+
+// asked is an engine whose locks are acquired in another way.
+type asked struct {
+	lock.Locker
+	acquire func(context.Context, lock.Key) (lock.Hold, error)
+}
+
+func (l asked) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return l.acquire(ctx, key)
+}
+
+func (d *database) acquire(ctx context.Context, names []string, shared, try bool) (held []hold, err error) {
+	acquire := d.Acquire
+	switch {
+	case shared && try:
+		acquire = d.TryAcquireShared
+	case shared:
+		acquire = d.AcquireShared
+	case try:
+		acquire = d.TryAcquire
+	}
+	l := asked{d, func(ctx context.Context, key lock.Key) (lock.Hold, error) {
+		h, err := acquire(ctx, key)
+		if err == nil {
+			d.mu.Lock()
+			d.ours[h.Info().PID] = true
+			d.mu.Unlock()
+			held = append(held, sessionHold{h, key})
+		}
+		return h, err
+	}}
+	var keys []lock.Key
+	for _, name := range names {
+		keys = append(keys, keyOf(name))
+	}
+	if _, err := lock.AcquireKeys(ctx, l, keys...); err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// sessionHold is a lock that a session has for us. Children can't have it, too.
+type sessionHold struct {
+	lock.Hold
+	key lock.Key
+}
+
+func (h sessionHold) Path() string                   { return h.key.String() }
+func (h sessionHold) Attach(*exec.Cmd) error         { return lock.ErrUnsupported }
+func (h sessionHold) Environ(env []string) []string  { return env }
+func (h sessionHold) LeaveToChildren() (bool, error) { return false, h.Release() }
+
+// answerPatience bounds the answer to a question.
+const answerPatience = 10 * time.Second
+
+func (d *database) inspect(ctx context.Context, name string) (lock.Status, error) {
+	status, _, err := d.look(ctx, name)
+	return status, err
+}
+
+// look returns a lock, and the sessions that have it. The nonce of a single one's claim is
+// that of the session.
+func (d *database) look(ctx context.Context, name string) (lock.Status, []Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	key := keyOf(name)
+	status := lock.Status{Path: key.String(), State: lock.StateFree, Evidence: evidenceNoSession}
+	sessions, err := d.Holders(ctx, key)
+	if err != nil {
+		return status, nil, err
+	}
+	var entries []lock.Entry
+	seen := false
+	for e, err := range d.List(ctx) {
+		if err != nil && !seen { // what may not be seen of some sessions comes as an error behind all locks
+			return status, nil, err
+		}
+		if seen = true; err == nil && e.Key == key {
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) > 0 {
+		status = statusOf(entries)
+	}
+	if status.State == lock.StateFree && len(sessions) > 0 { // a number, of a lock that is listed by its name
+		status.State, status.Evidence = lock.StateHeld, evidenceNumber
+		for _, s := range sessions {
+			status.Processes = append(status.Processes, lock.Process{PID: s.PID, Cmd: s.Cmd})
+		}
+	}
+	for _, s := range sessions {
+		if status.Info != nil && status.Info.PID == s.PID {
+			status.Info.Nonce = s.nonce()
+		}
+	}
+	return status, sessions, nil
+}
+
+const evidenceNumber lock.Evidence = "a session of the database holds the lock with this number"
+
+// nonce tells a session from another that has its pid later; "" if that can't be seen.
+func (s Session) nonce() string {
+	if s.Started.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", s.PID, s.Started.UnixMicro())
+}
+
+func (d *database) refusal(ctx context.Context, e *lock.ErrLocked) lock.Status {
+	if now, err := d.inspect(ctx, e.Path); err == nil && now.State != lock.StateFree {
+		return now
+	}
+	return refusal(e)
+}
+
+func (d *database) isOurs(s lock.Status) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.Info != nil {
+		return d.ours[s.Info.PID]
+	}
+	return len(s.Processes) == 1 && d.ours[s.Processes[0].PID]
+}
+
+// statuses puts together what is known of each lock.
+func statuses(entries iter.Seq2[lock.Entry, error]) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
+		var all []lock.Entry // of one lock
+		flush := func() bool {
+			if len(all) == 0 {
+				return true
+			}
+			s := statusOf(all)
+			all = nil
+			return yield(s, nil)
+		}
+		for e, err := range entries {
+			if (err != nil || len(all) > 0 && e.Key != all[0].Key) && !flush() {
+				return
+			}
+			if err == nil {
+				all = append(all, e)
+			} else if !yield(lock.Status{}, err) {
+				return
+			}
+		}
+		flush()
+	}
+}
+
+// statusOf makes one of the entries of a lock.
+func statusOf(entries []lock.Entry) lock.Status {
+	s := lock.Status{Path: entries[0].Key.String(), State: lock.StateFree, Evidence: evidenceNoSession}
+	var holders []*lock.LockInfo
+	for _, e := range entries {
+		p := lock.Process{PID: e.Info.PID, Cmd: e.Info.Cmd}
+		if !e.Granted {
+			p.Since = e.QueryStart
+			s.Waiters = append(s.Waiters, p)
+			continue
+		}
+		s.State, s.Evidence = e.State, e.Evidence
+		s.Shared = s.Shared || e.Info.Mode != ""
+		if p.PID == 0 {
+			s.Evidence = evidencePrepared
+			continue
+		}
+		s.Processes = append(s.Processes, p)
+		holders = append(holders, e.Info)
+	}
+	// One of whom all is known. Of others' sessions the role may not see since when they are
+	// there.
+	if len(holders) == 1 && !holders[0].CreatedAt.IsZero() {
+		s.Info, s.Processes = holders[0], nil
+	}
+	return s
+}
+
+// databaseAdvice says what a person can do about a lock in a database.
+func databaseAdvice(s lock.Status) []string {
+	switch {
+	case s.State == lock.StateFree:
+		return nil
+	case s.Evidence == evidencePrepared:
+		return []string{"it ends with COMMIT PREPARED or ROLLBACK PREPARED; which one that is:", "  SELECT * FROM pg_prepared_xacts"}
+	}
+	advice := []string{"wait for it, or end that session, with all that it holds:"}
+	if len(s.Processes) > 1 {
+		advice[0] = "wait for them, or end those sessions, with all that they hold:"
+	}
+	if name, ok := shellWord(s.Path); ok && s.Path != "" {
+		advice = append(advice, "  holdfast break -pg ... "+name)
+	}
+	pid := 0
+	switch {
+	case s.Info != nil:
+		pid = s.Info.PID
+	case len(s.Processes) == 1:
+		pid = s.Processes[0].PID
+	default:
+		return advice
+	}
+	if s.Path == "" {
+		advice = append(advice, fmt.Sprintf("  SELECT pg_terminate_backend(%d)", pid))
+	}
+	return append(advice, fmt.Sprintf("who that is: SELECT * FROM pg_stat_activity WHERE pid = %d", pid))
+}

@@ -1,0 +1,102 @@
+package command
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// locks is where those of a call are: in files, or in a database.
+type locks interface {
+	// acquire takes all of them, or none.
+	acquire(ctx context.Context, names []string, shared, try bool) ([]hold, error)
+	inspect(ctx context.Context, name string) (lock.Status, error)
+	// refusal is how a lock that could not be had was found.
+	refusal(ctx context.Context, e *lock.ErrLocked) lock.Status
+	// isOurs reports whether this process, and nobody else, has a lock.
+	isOurs(lock.Status) bool
+	words() *words
+}
+
+// words are what people are told of a lock, and what depends on where it is.
+type words struct {
+	process   string // what a pid is one of
+	from      string // what leads to the host
+	byList    string // behind those of whom nothing but the pid is known
+	nobody    string // nothing is known
+	advice    func(lock.Status) []string
+	lost      string // what is seen of a loss
+	lostWhy   string // while the command runs
+	lostLater string // when it has ended
+	leftover  string // what a release that failed leaves behind
+}
+
+// files are lock files: this one, at other paths.
+type files struct{ lock.File }
+
+var fileWords = words{
+	process: "pid", from: "on", byList: ", by the kernel's list", advice: advice,
+	nobody:    "not known: there is no claim, or none that can be read",
+	lost:      "its lock file is no longer ours",
+	lostWhy:   "someone removed it, or took us for dead",
+	lostLater: "someone removed or replaced it while the command ran",
+	leftover:  "its lock file may still be there; as its holder is gone now, the next one takes it over",
+}
+
+func (f files) words() *words { return &fileWords }
+
+func (f files) at(path string) lock.File {
+	f.Path = path
+	return f.File
+}
+
+func (f files) acquire(ctx context.Context, names []string, shared, try bool) ([]hold, error) {
+	acquire := lock.AcquireAll
+	switch {
+	case try || slices.ContainsFunc(names, isObstacle):
+		acquire = lock.TryAcquireAll
+		if shared {
+			acquire = lock.TryAcquireAllShared
+		}
+	case shared:
+		acquire = lock.AcquireAllShared
+	}
+	var all []lock.File
+	for _, path := range names {
+		all = append(all, f.at(path))
+	}
+	set, err := acquire(ctx, all...)
+	if err != nil {
+		return nil, err
+	}
+	var held []hold
+	for _, h := range set.Held() {
+		held = append(held, h.(*lock.FileHold))
+	}
+	return held, nil
+}
+
+// isObstacle reports whether something is at a lock's path that no holder put there: a
+// link, a device. Unlike a lock file it won't go away, so there is no point in waiting for
+// it.
+func isObstacle(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && !info.Mode().IsRegular()
+}
+
+func (f files) inspect(ctx context.Context, name string) (lock.Status, error) {
+	return f.at(name).Inspect(ctx)
+}
+
+func (f files) refusal(_ context.Context, e *lock.ErrLocked) lock.Status { return refusal(e) }
+
+// isOurs: a holder with this pid in another container is taken for this process, and only
+// not told of.
+func (f files) isOurs(s lock.Status) bool {
+	if s.Info != nil {
+		return s.Info.PID == os.Getpid()
+	}
+	return len(s.Processes) == 1 && s.Processes[0].PID == os.Getpid()
+}
