@@ -1,0 +1,101 @@
+// Command holdfast is the command of that name of the root module, with the flag -pg: its
+// locks may be in a PostgreSQL database as well as in files.
+//
+//	holdfast run -pg "host=db dbname=app" deploy/production -- ./deploy
+//	holdfast status -pg postgres://db/app deploy/production
+//
+// See "holdfast help".
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/command"
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+func main() { command.Main(open) }
+
+// database is a pg.Locker as the command has it.
+type database struct {
+	*pg.Locker
+	name string
+}
+
+func open(ctx context.Context, conn, label string) (command.Database, error) {
+	name, err := nameOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: label})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.RegisterAll(ctx); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &database{l, name}, nil
+}
+
+func (d *database) Name() string { return d.name }
+
+func (d *database) Holders(ctx context.Context, key lock.Key) (all []command.Session, err error) {
+	found, err := d.Locker.Holders(ctx, key)
+	for _, s := range found {
+		all = append(all, command.Session(s))
+	}
+	return all, err
+}
+
+func (d *database) EndSession(ctx context.Context, s command.Session) (there bool, err error) {
+	err = d.Locker.EndSession(ctx, pg.Session(s))
+	if errors.Is(err, pg.ErrGone) {
+		return false, nil
+	}
+	return true, err
+}
+
+// nameOf names a database for people. A connection string that can't be read is not
+// shown, nor one where something of a password has come to be taken for something else, as
+// the server and the system would quote that.
+func nameOf(conn string) (string, error) {
+	config, err := pgxpool.ParseConfig(conn)
+	if err != nil {
+		return "", command.UsageError("the connection string can't be read" + reason(conn, err))
+	}
+	c := config.ConnConfig
+	parts := []string{c.Host, c.Database, c.User}
+	for name, value := range c.RuntimeParams {
+		parts = append(parts, name, value)
+	}
+	text := strings.Join(parts, " ")
+	switch {
+	case strings.Contains(text, "password"):
+		return "", command.UsageError("the connection string can't be right: its password is part of something else; it is a URL, or KEY=VALUE pairs")
+	case isURL(conn) && strings.Contains(c.Host+c.Database, "@"):
+		return "", command.UsageError("the connection string can't be right: an @ in a URL's password is written %40")
+	}
+	return fmt.Sprintf("PostgreSQL, %s at %s:%d", c.Database, c.Host, c.Port), nil
+}
+
+func isURL(conn string) bool {
+	return strings.HasPrefix(conn, "postgres://") || strings.HasPrefix(conn, "postgresql://")
+}
+
+// reason says what is wrong with a connection string, if there can't be a password in it.
+func reason(conn string, err error) string {
+	if strings.ContainsAny(conn, "@%:'\\") || strings.Contains(strings.ToLower(conn), "pass") {
+		return "; it is a URL, such as postgres://db/app, or KEY=VALUE pairs, such as \"host=db dbname=app\" (it is not shown here, as it may have a password in it)"
+	}
+	text := err.Error()
+	if _, why, ok := strings.Cut(text, "`: "); ok {
+		text = why
+	}
+	return ": " + text
+}
