@@ -232,3 +232,18 @@ func TestInspect_WhileHeld(t *testing.T) {
 		t.Errorf("with a context that is over: %v", err)
 	}
 }
+
+// TestInspect_RemovedMeanwhile: what was removed after it was opened is nobody's lock any
+// more, and no dead holder's.
+func TestInspect_RemovedMeanwhile(t *testing.T) {
+	f := queued(t)
+	leaveDeadClaim(t, f.Path)
+	looker := f.Park(func(step string) {
+		if step == lock.StepPeeked {
+			check(t, os.Remove(f.Path))
+		}
+	})
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateFree || s.Info != nil {
+		t.Errorf("%+v, %v; want it free", s, err)
+	}
+}

@@ -88,6 +88,12 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 	}
 	s.State, s.Evidence = p.judge(ctx, f, kernel)
 	s.Info = f.holder()
+	if kernel != kernelHeld && f.file != nil && !last {
+		// Nobody has the lock of a file that was removed since we opened it: it was released.
+		if at, err := f.file.IsAt(p.file.Path); err == nil && !at {
+			return s, true, nil
+		}
+	}
 	switch s.State {
 	case StateHeld:
 		if s.Evidence == EvidenceKernelLockHeld {
