@@ -114,19 +114,7 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		}
 		total++
 		counts[s.State]++
-		pid, host, age, label := "-", "-", "-", "-"
-		if h := s.Info; h != nil {
-			pid, age = strconv.Itoa(h.PID), ago(now.Sub(h.CreatedAt))
-			host, label = cell(h.Hostname), cell(h.Cmd)
-		} else if s.Gone != nil {
-			age, host = ago(now.Sub(s.Gone.CreatedAt)), cell(s.Gone.Hostname)
-		}
-		if s.Info == nil && len(s.Processes) > 0 {
-			pid, label = strconv.Itoa(s.Processes[0].PID), cell(s.Processes[0].Cmd)
-		}
-		if more := len(s.Processes) - 1; more > 0 {
-			pid += fmt.Sprintf(" +%d", more)
-		}
+		pid, host, age, label := holderCells(s, now)
 		evidence := visible(string(s.Evidence))
 		if s.Gone != nil {
 			evidence += fmt.Sprintf("; its holder, pid %d, has gone", s.Gone.PID)
@@ -162,6 +150,24 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		return w.Flush()
 	}
 	return show, finish
+}
+
+// holderCells are what a table says of the holder.
+func holderCells(s lock.Status, now time.Time) (pid, host, age, label string) {
+	pid, host, age, label = "-", "-", "-", "-"
+	if h := s.Info; h != nil {
+		pid, age = strconv.Itoa(h.PID), ago(now.Sub(h.CreatedAt))
+		host, label = cell(h.Hostname), cell(h.Cmd)
+	} else if s.Gone != nil {
+		age, host = ago(now.Sub(s.Gone.CreatedAt)), cell(s.Gone.Hostname)
+	}
+	if s.Info == nil && len(s.Processes) > 0 {
+		pid, label = strconv.Itoa(s.Processes[0].PID), cell(s.Processes[0].Cmd)
+	}
+	if more := len(s.Processes) - 1; more > 0 {
+		pid += fmt.Sprintf(" +%d", more)
+	}
+	return pid, host, age, label
 }
 
 // cell makes a text from a lock file one short cell of a table. A tab or a line break would

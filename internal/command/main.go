@@ -139,6 +139,8 @@ func commands() []command {
 			summary: "tell who holds a lock, and whether they live"},
 		{name: "list", synopsis: listSynopsis, help: listHelp, database: listDatabase, do: (*app).list,
 			summary: "tell the same of every lock below a folder"},
+		{name: "watch", synopsis: watchSynopsis, help: watchHelp, do: (*app).watch, direct: true,
+			summary: "show what becomes of locks"},
 		{name: "break", synopsis: breakSynopsis, help: breakHelp, database: breakDatabase, do: (*app).breakLock,
 			summary: "remove the lock file of a dead holder"},
 		{name: "doctor", synopsis: doctorSynopsis, help: doctorHelp, do: (*app).doctor,

@@ -101,16 +101,9 @@ func (words *words) who(h *lock.LockInfo) string {
 func (words *words) describe(w io.Writer, s lock.Status) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 	if s.State != lock.StateFree {
-		switch {
-		case s.Gone != nil:
-			line("holder", gone(s))
+		line(words.holder(s))
+		if s.Gone != nil {
 			line("since", since(s.Gone))
-		case s.Shared && len(s.Processes) > 0:
-			line("readers", fmt.Sprintf("%d: %s", len(s.Processes), words.processes(s.Processes)))
-		case s.Info == nil && len(s.Processes) > 0:
-			line("holder", words.processes(s.Processes)+words.byList)
-		default:
-			line("holder", words.who(s.Info))
 		}
 		if s.Info != nil && len(s.Processes) <= 1 {
 			line("since", since(s.Info))
@@ -126,6 +119,19 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 	if len(s.Waiters) > 0 {
 		line("waiting", fmt.Sprintf("%d: %s", len(s.Waiters), words.processes(s.Waiters)))
 	}
+}
+
+// holder says who has a lock that is not free, and what they are.
+func (words *words) holder(s lock.Status) (what, text string) {
+	switch {
+	case s.Gone != nil:
+		return "holder", gone(s)
+	case s.Shared && len(s.Processes) > 0:
+		return "readers", fmt.Sprintf("%d: %s", len(s.Processes), words.processes(s.Processes))
+	case s.Info == nil && len(s.Processes) > 0:
+		return "holder", words.processes(s.Processes) + words.byList
+	}
+	return "holder", words.who(s.Info)
 }
 
 func since(h *lock.LockInfo) string {
