@@ -26,8 +26,8 @@ const (
 
 // Manager manages the claims of one proof. It works once Dir is set, and must not be
 // copied. Its methods may be called by several goroutines at once. Any number of Managers,
-// in any number of processes, may be at work on one proof. It remembers what it has read of
-// the ledger, so that further calls only read what is new.
+// in any number of processes, may be at work on one proof. It begins with a snapshot, and
+// remembers what it has read of the ledger, so that calls only read what is new.
 type Manager struct {
 	// Dir is the folder that has the ledger, locks, and meta.json. Claim makes it, if the
 	// folder that it is in is there.
@@ -209,6 +209,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 		if err := m.read(); err != nil {
 			return err
 		}
+		m.state.leaveSnapshot(m.ledger())
 		found, err := readFiles(m.Dir)
 		if err != nil {
 			return err
@@ -241,11 +242,11 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 	})
 }
 
-// read replays what is new; after damage, everything, as it may be repaired in any
-// way. The caller has m.mu.
+// read replays what is new; at first, and after damage, which may be repaired in any way,
+// what is behind the snapshot. The caller has m.mu.
 func (m *Manager) read() error {
 	if m.state == nil {
-		m.state = newState()
+		m.state = fromSnapshot(m.ledger())
 	}
 	err := m.state.catchUp(m.ledger())
 	if err != nil {

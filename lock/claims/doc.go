@@ -26,6 +26,10 @@
 // next change puts the files right. A file that the ledger knows nothing of is
 // another program's claim: it is respected until it expires.
 //
+// A Manager begins with the snapshot that an earlier one has left in the ledger's folder, so
+// that it need not read the whole ledger: its cost grows with the number of claims, not of
+// events. A snapshot that does not fit the ledger is ignored.
+//
 // lock_timeout in Dir/meta.json, such as "90s", says how long a claim lasts: from a second
 // to an hour, or 5 minutes where it is not given. Further fields are ignored everywhere.
 //

@@ -87,31 +87,58 @@ func (e event) claim() Claim {
 	return Claim{e.NodeID, e.Owner, since, e.ExpiresAt}
 }
 
-// state is what the events up to a sequence number make of the claims.
+// state is what the events up to a sequence number make of the claims. It depends on them
+// alone, so a snapshot of it is as good as to replay them. It does not grow with them.
 type state struct {
 	sequence int64
+	digest   digest             // of the events up to sequence
+	before   digest             // of those in front of the last one
 	claims   map[string]Claim   // expired ones included
-	ended    map[tenure]end     // of each owner's last claim on a node
-	recent   map[tenure][]event // the last of type acquired, of each owner on a node
+	ended    map[tenure]end     // of each owner's last claim on a node, the last keepEnded of them
+	recent   map[tenure][]event // the last of type acquired, of who has a node, or is in ended
+
+	saved int64 // the sequence of the snapshot that it began with, or has left since
 }
 
 type tenure struct{ node, owner string }
 
 // end is how a claim ended: when, and whether the ledger had told of that claim.
 type end struct {
-	at    time.Time
-	known bool
+	at       time.Time
+	known    bool
+	sequence int64 // of the event that told
 }
 
-// keepRecent is how many events state.recent keeps of each: a file that is older than so
-// many refreshes is not that of a claim that still lasts.
-const keepRecent = 8
+const (
+	// keepRecent is how many events state.recent keeps of each: a file that is older than
+	// so many refreshes is not that of a claim that still lasts.
+	keepRecent = 8
+	// keepEnded is how many ends state.ended keeps. They only serve to tell the file of a
+	// claim that has ended, and each change removes such files. One that outlives so many
+	// ends counts as another program's: respected until it expires.
+	keepEnded = 100
+)
 
 func newState() *state {
 	return &state{claims: map[string]Claim{}, ended: map[tenure]end{}, recent: map[tenure][]event{}}
 }
 
-// apply replays one event, and skips those of other types.
+// forget keeps state.ended short.
+func (s *state) forget() {
+	for len(s.ended) > keepEnded {
+		var oldest tenure
+		first := s.sequence + 2
+		for of, e := range s.ended { // one event may have ended two
+			if e.sequence < first || e.sequence == first && of.owner < oldest.owner {
+				oldest, first = of, e.sequence
+			}
+		}
+		delete(s.ended, oldest)
+		delete(s.recent, oldest)
+	}
+}
+
+// apply replays the event behind the last one, and skips those of other types.
 func (s *state) apply(data []byte) error {
 	var kind struct {
 		Type string `json:"type"`
@@ -141,9 +168,9 @@ func (s *state) apply(data []byte) error {
 	// Another program may end somebody else's claim, or claim what is claimed.
 	before, ok := s.claims[e.NodeID]
 	of := tenure{e.NodeID, e.Owner}
-	s.ended[of] = end{e.Timestamp, ok && before.Owner == e.Owner}
+	s.ended[of] = end{e.Timestamp, ok && before.Owner == e.Owner, s.sequence + 1}
 	if ok {
-		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, true}
+		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, true, s.sequence + 1}
 	}
 	if e.Type == acquired {
 		if ok && before.Owner == e.Owner {
@@ -155,6 +182,7 @@ func (s *state) apply(data []byte) error {
 	} else {
 		delete(s.claims, e.NodeID)
 	}
+	s.forget()
 	return nil
 }
 
@@ -195,7 +223,7 @@ func (s *state) catchUp(l ledger.Ledger) error {
 			}
 		}
 		if len(errs) == 0 {
-			s.sequence = e.Sequence
+			s.sequence, s.before, s.digest = e.Sequence, s.digest, s.digest.with(e.Data)
 		}
 	}
 	return errors.Join(errs...)

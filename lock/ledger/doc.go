@@ -19,6 +19,7 @@
 //	.event-*.tmp             an event that is being written, or was when its writer died
 //	.batch                   there while several events that belong together are published
 //	.head                    where to look for the head; may be absent, or wrong
+//	.claims                  see package claims; may be absent
 //
 // To append: take ledger.lock; write a temporary file, fsync it; rename it to the next
 // number, which replaces nothing; fsync the folder; release. Another program may do the
