@@ -242,7 +242,7 @@ func TestBatch_NotDecided(t *testing.T) {
 
 	draft := fmt.Sprintf(goldenTemp, 1)
 	for name, head := range map[string]string{
-		"no hint": "", "long ago": fmt.Sprintf(`{"sequence":2,"swept_at":%q}`, time.Now().Add(-2*time.Hour).Format(time.RFC3339)),
+		"no hint": "", "long ago": fmt.Sprintf(`{"sequence":2,"swept_at":%q}`, time.Now().Add(-25*time.Hour).Format(time.RFC3339)),
 	} {
 		write(t, l, draft, `"draft"`)
 		remove(t, l, ".head")

@@ -15,8 +15,9 @@ import (
 )
 
 // sweepEvery is how often to look for abandoned temporary files, which takes a listing of
-// the folder. Those of a holdfast writer that died are looked for at once.
-const sweepEvery = time.Hour
+// the folder: about a second, where there are a million events. Those of a holdfast writer
+// that died are looked for at once.
+const sweepEvery = 24 * time.Hour
 
 // Writer appends to a ledger whose lock is held. Its methods are for the goroutine
 // that has it.
