@@ -129,6 +129,27 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestAliens: a file in the ledger's folder that can be told to be none of its events stops
+// nobody; one that may be meant as one does: it may say that somebody has a claim.
+func TestAliens(t *testing.T) {
+	dir, c, m := proof(t)
+	claim(t, m, "3", "z")
+	for _, name := range []string{"README.md", "event-000001.json~", "event-000002.json.bak"} {
+		write(t, filepath.Join(dir, "ledger", name), corrupt["no owner"])
+	}
+	fresh := manager(dir, c)
+	if active, err := fresh.Active(); err != nil || len(active) != 1 {
+		t.Errorf("active: %v, %v", active, err)
+	}
+	claim(t, manager(dir, c), "1", "a")
+	for _, name := range []string{"event-3.json", "000003.json"} {
+		path := filepath.Join(dir, "ledger", name)
+		write(t, path, `{"type":"lock_acquired","timestamp":"2024-01-15T10:30:00Z","node_id":"2","owner":"x","expires_at":"2024-01-15T10:35:00Z"}`)
+		refuses(t, manager(dir, c), dir, path)
+		check(t, os.Remove(path))
+	}
+}
+
 // TestOtherEvents: events of other types, and JSON values that are none, are ignored,
 // whatever their fields hold.
 func TestOtherEvents(t *testing.T) {

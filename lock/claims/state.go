@@ -212,6 +212,9 @@ func (s *state) isLeftover(file Claim, lasts bool) bool {
 func (s *state) catchUp(l ledger.Ledger) error {
 	var errs []error
 	for e, err := range l.Events(s.sequence) {
+		if errors.Is(err, ledger.ErrAlien) {
+			continue
+		}
 		if err == nil {
 			if err = s.apply(e.Data); err != nil {
 				err = fmt.Errorf("claims: %s: not a claim's event: %w: %w", l.Path(e.Sequence), err, ledger.ErrDamaged)

@@ -29,6 +29,10 @@ var ErrPrefix = errors.New("a folder has one ledger, and its events one prefix")
 // ledger's. The message names the file.
 var ErrDamaged = errors.New("the ledger is damaged")
 
+// ErrAlien is matched, beside ErrDamaged, by errors about a file that is certainly none of
+// the ledger's events: its name is unlike theirs. It does no harm.
+var ErrAlien = errors.New("not the ledger's")
+
 // SequenceError says where the ledger is, and where it was expected to be. It
 // matches ErrSequenceMismatch.
 type SequenceError struct {
@@ -43,6 +47,15 @@ func (e *SequenceError) Error() string {
 
 // Is makes the error match ErrSequenceMismatch.
 func (e *SequenceError) Is(target error) bool { return target == ErrSequenceMismatch }
+
+// alienError is about one file. It matches ErrAlien and ErrDamaged.
+type alienError struct{ path string }
+
+func (e *alienError) Error() string {
+	return fmt.Sprintf("ledger: %s: is none of the ledger's files; it does no harm, and may be moved away", e.path)
+}
+
+func (e *alienError) Is(target error) bool { return target == ErrAlien || target == ErrDamaged }
 
 func damaged(path, what string) error {
 	return fmt.Errorf("ledger: %s: %s: %w", path, what, ErrDamaged)

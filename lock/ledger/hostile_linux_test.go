@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,8 +89,9 @@ func TestAppend_Gap(t *testing.T) {
 // those that belong there are not.
 func TestEvents_Aliens(t *testing.T) {
 	l := filled(t, 2)
-	aliens := []string{"notes.txt", "event-000003.json~", "event-3.json", "event-0000003.json", "event-000000.json",
-		"event--00001.json", "event-+00003.json", "event-00000a.json", "000003.json", "event-99999999999999999999.json", "EVENT-000003.json"}
+	like := []string{"event-3.json", "event-0000003.json", "event-000000.json", "event--00001.json", "event-+00003.json",
+		"event-00000a.json", "000003.json", "event-99999999999999999999.json", "EVENT-000003.json", "event-000003.JSON"}
+	aliens := append([]string{"notes.txt", "event-000003.json~", "event-000003.json.bak", "event-", "meta.json", "json"}, like...)
 	for _, name := range aliens {
 		write(t, l, name, "{}")
 	}
@@ -106,6 +108,10 @@ func TestEvents_Aliens(t *testing.T) {
 		complains(t, err, ledger.ErrDamaged)
 		if event.Sequence != 0 {
 			t.Errorf("%v has number %d", err, event.Sequence)
+		}
+		isLike := slices.ContainsFunc(like, func(name string) bool { return strings.Contains(err.Error(), at(l, name)+":") })
+		if errors.Is(err, ledger.ErrAlien) == isLike {
+			t.Errorf("%v: harmless: %v", err, !isLike)
 		}
 		named = append(named, err.Error())
 	}

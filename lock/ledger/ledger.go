@@ -282,9 +282,9 @@ func (l Ledger) name(sequence int64) string {
 
 // sequenceOf is the inverse of name; 0 for a name that is no event's.
 func (l Ledger) sequenceOf(name string) int64 {
-	digits, ok := strings.CutPrefix(name, l.prefix())
-	digits, ok2 := strings.CutSuffix(digits, ".json")
-	n, err := strconv.ParseInt(digits, 10, 64)
+	number, ok := strings.CutPrefix(name, l.prefix())
+	number, ok2 := strings.CutSuffix(number, ".json")
+	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || !ok2 || err != nil || n <= 0 || n > MaxSequence || l.name(n) != name {
 		return 0
 	}

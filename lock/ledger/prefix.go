@@ -55,10 +55,12 @@ func PrefixOf(dir string) (string, error) {
 	return "", fmt.Errorf("ledger: %s has events of several prefixes: %s; say which are meant: %w", l.folder(), quoted(all), ErrPrefix)
 }
 
+const digits = "0123456789"
+
 // prefixes returns the prefixes of those files that are events, in order. Digits at the end
 // of a prefix may belong to the number. They do if there is a first event without them.
 func prefixes(names []string) []string {
-	const first, digits = "000001.json", "0123456789"
+	const first = "000001.json"
 	found, others := map[string]bool{}, map[string]bool{}
 	for _, name := range names {
 		if prefix, ok := strings.CutSuffix(name, first); ok {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -58,7 +59,8 @@ func (l Ledger) Read(sequence int64) (Event, error) {
 // number of the event if it is one. A caller that goes on gets what comes behind it. For
 // several missing events in a row, one error names the first, and says how many. Any other
 // error is the last that comes. With after = 0 the whole folder is looked at first, so that
-// files which are none of the ledger's, and gaps, are found.
+// files which are none of the ledger's, and gaps, are found. The error about a file that
+// does no harm matches ErrAlien, too.
 func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		head := after
@@ -75,7 +77,7 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 			}
 			head = c.head
 			for _, name := range c.aliens {
-				if !yield(Event{}, damaged(l.path(name), "is none of the ledger's files")) {
+				if !yield(Event{}, l.alien(name)) {
 					return
 				}
 			}
@@ -99,6 +101,22 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 			}
 		}
 	}
+}
+
+// alien returns the error for a file whose name is no event's.
+func (l Ledger) alien(name string) error {
+	if l.likeEvent(name) {
+		return damaged(l.path(name), "is named much like an event, and is none; give it an event's name, or move it away")
+	}
+	return &alienError{l.path(name)}
+}
+
+// likeEvent reports whether somebody may have meant a name to be an event's: with another
+// number of digits, say, or another prefix. What it says may be wanted then.
+func (l Ledger) likeEvent(name string) bool {
+	text, ok := strings.CutSuffix(strings.ToLower(name), ".json")
+	prefix := strings.ToLower(l.prefix())
+	return ok && (strings.TrimRight(text, digits) != text || prefix != "" && strings.HasPrefix(text, prefix))
 }
 
 // skip returns the error for event n, which is missing, and the number of the last one that
