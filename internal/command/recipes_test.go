@@ -20,6 +20,7 @@ var notRun = map[string]string{
 	"go get ":                              "fetches what has been published",
 	"sh tests/all.sh":                      "runs this test",
 	"holdfast serve ":                      "goes on until a signal comes; see TestServe",
+	"holdfast watch ":                      "goes on until a signal comes; see TestWatch_Lines",
 	"curl -s ":                             "asks a server; see TestServe",
 	"holdfast claim reap -every 30s proof": "goes on until a signal comes; see TestClaimReapEvery",
 }
