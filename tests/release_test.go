@@ -31,9 +31,15 @@ func TestRelease(t *testing.T) {
 	for i, program := range readmePrograms(t) {
 		v.build(t, "readme"+string(rune('1'+i)), program)
 	}
-	v.must(t, v.dir, "go", "install", holdfastModule+"/cmd/holdfast@"+rehearsed)
-	if got, want := v.must(t, v.dir, filepath.Join(v.bin, "holdfast"), "version"), "holdfast "+rehearsed+" "; !strings.HasPrefix(got, want) {
-		t.Errorf("holdfast version says %q, want %q...", got, want)
+	for _, folder := range []string{"/cmd/holdfast", "/lock/pg/cmd/holdfast"} {
+		v.must(t, v.dir, "go", "install", holdfastModule+folder+"@"+rehearsed)
+		if got, want := v.must(t, v.dir, filepath.Join(v.bin, "holdfast"), "version"), "holdfast "+rehearsed+" "; !strings.HasPrefix(got, want) {
+			t.Errorf("holdfast version says %q, want %q...", got, want)
+		}
+		help := v.must(t, v.dir, filepath.Join(v.bin, "holdfast"), "help", "status")
+		if got, want := strings.Contains(help, "-pg"), strings.Contains(folder, "pg"); got != want {
+			t.Errorf("that of %s has -pg: %v", folder, got)
+		}
 	}
 
 	// Those who clone it have sums that are true of what is published, in every module.

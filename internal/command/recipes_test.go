@@ -23,6 +23,7 @@ var notRun = map[string]string{
 	"holdfast watch ":                      "goes on until a signal comes; see TestWatch_Lines",
 	"curl -s ":                             "asks a server; see TestServe",
 	"holdfast claim reap -every 30s proof": "goes on until a signal comes; see TestClaimReapEvery",
+	"holdfast run -pg":                     "needs another program; see TestRecipes of lock/pg/cmd/holdfast",
 }
 
 // recipeNeeds is what has been done before a recipe of help: who reads it has a ledger, or

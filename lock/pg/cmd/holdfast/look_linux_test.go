@@ -71,6 +71,14 @@ func TestStatus_Prepared(t *testing.T) {
 	want(t, 0, "", "status", "-pg", conn, "#/5")
 }
 
+// TestStatus_Label: without one it is what can't be a secret.
+func TestStatus_Label(t *testing.T) {
+	holder := hold(t, server.Conn(), "label/a")
+	out, _ := want(t, 3, "", "status", "-pg", server.Conn(), "label/a")
+	wantText(t, out, ": sh -c ...\n")
+	holder.finish("")
+}
+
 // TestStatus_Number: a lock with a name is known by its number, too.
 func TestStatus_Number(t *testing.T) {
 	conn := newDatabase(t)

@@ -32,7 +32,8 @@ func open(ctx context.Context, conn, label string) (command.Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: label})
+	// It becomes the application_name, of which the server keeps what is ASCII.
+	l, err := pg.Open(ctx, pg.Options{Conn: conn, Cmd: strings.ReplaceAll(label, "…", "...")})
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,13 @@ func TestRun(t *testing.T) {
 	}
 	want(t, 4, "", "run", "-pg", conn, "-try", "run/b", "--", "sh", "-c", "exit 4") // it was let go
 
-	next := start(t, "run", "-pg", conn, "run/a", "--", "sh", "-c", "echo ready; cat")
+	next := start(t, "run", "-pg", conn, "run/0", "run/a", "--", "sh", "-c", "echo ready; cat")
 	next.said(next.stderr, "waiting for run/a")
 	next.said(next.stderr, "who that is")
 	wantText(t, next.stderr.String(), pid+": the holder")
+	if strings.Contains(next.stderr.String(), "waiting for run/0") {
+		t.Errorf("it waits for itself:\n%s", next.stderr)
+	}
 	if code := holder.finish(""); code != 0 {
 		t.Errorf("the holder ended with %d\n%s", code, holder.stderr)
 	}

@@ -2,8 +2,14 @@ package main
 
 import (
 	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // TestWrongUse is told, and nothing is run, nor any part of a connection string shown.
@@ -70,6 +76,36 @@ func TestPassword(t *testing.T) {
 	wantText(t, told, "not permitted to log in")
 	if strings.Contains(told, "s3cret") {
 		t.Error(told)
+	}
+}
+
+// TestRecipes runs what README and help show of -pg, as it is pasted, where "db" is this
+// server.
+func TestRecipes(t *testing.T) {
+	dir := t.TempDir()
+	exe := testkit.Command(t, theCommand).Path
+	check(t, os.WriteFile(filepath.Join(dir, "holdfast"), []byte("#!/bin/sh\nexec "+exe+" \"$@\"\n"), 0o700))
+	for _, name := range []string{"deploy", "deploy.sh"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o700))
+	}
+	readme, err := os.ReadFile("../../../../README.md")
+	check(t, err)
+	help, _ := want(t, 0, "", "help")
+	recipes := regexp.MustCompile(`(?m)^ +(.*holdfast \w+ -pg .*)$`).FindAllStringSubmatch(string(readme)+help, -1)
+	if len(recipes) < 4 {
+		t.Fatalf("found only %q", recipes)
+	}
+	host := strings.TrimPrefix(strings.Fields(server.Conn())[0], "host=")
+	here := strings.NewReplacer("host=db dbname=app", server.Conn(), "postgres://db/app", "'postgres:///postgres?user=holdfast&host="+host+"'",
+		"PGSERVICE=app", "PGDATABASE=postgres PGUSER=holdfast PGHOST="+host)
+	for _, r := range recipes {
+		recipe := here.Replace(r[1])
+		cmd := testkit.Command(t, theCommand)
+		shell := osexec.Command("sh", "-c", recipe)
+		shell.Dir, shell.Env = dir, append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+		if out, err := shell.CombinedOutput(); err != nil {
+			t.Errorf("%s\n%v\n%s", recipe, err, out)
+		}
 	}
 }
 
