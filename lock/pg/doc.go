@@ -57,11 +57,39 @@
 // unless there is an Options.Lease: then the server ends a session that it has not heard of
 // for so long; the holder counts from before its last sign of life, and so knows first.
 //
-// After a failover a replica that was promoted knows none of the locks: all sessions have
-// ended, and so all holders are told. If it was promoted having missed something, the
-// fence may go back by what it missed, as may the tables that you check it in: with
-// synchronous replication neither does. A Locker goes on with a server that is of the same
-// cluster, and refuses another one.
+// # Failover
+//
+// Locks are in the memory of one server; no replica has them. When one is promoted, all
+// begin free there. Holders whose primary has ended are told, as of any loss, and the new
+// primary does not wait for that. If the old one lives on, cut off, its holders are told
+// nothing: they and those of the new one work side by side, until it is ended. So end it
+// before anything is promoted, and check the fence where you write.
+//
+// A replica that was promoted may have missed the last that was written: with asynchronous
+// replication by as much as it lagged. What may be missing is then
+//
+//   - fences: the sequence goes back, and gives numbers again that were given out, and the
+//     tables in which you check them may have gone back as well;
+//   - names: a lock is listed by its number until its name is used again by a process that
+//     has not known it, or after half a day;
+//   - spaces: one that was registered as numeric just before may now be used with names by
+//     others, who exclude none of those that go by its number. These learn it when they
+//     Register it again, at their next start: ErrSpaceClash.
+//
+// With synchronous replication (synchronous_standby_names) a fence, a name and a space are
+// waited for, whatever the role's synchronous_commit says. What is left is an instant: the
+// server writes down 32 fences at once, and while the one who has caused that waits for
+// the replica, others get the next ones without a wait.
+//
+// A Locker goes on with a server that is of the same cluster (one that was promoted is), and
+// refuses another one, and a standby. With several hosts in Options.Conn and
+// target_session_attrs=read-write it finds the new primary by itself.
+//
+// # Children, and the command
+//
+// A session is one process's, and can't be handed to children, so there is no Attach as for
+// lock files. The command lock/pg/cmd/holdfast is holdfast with the flag -pg: "holdfast run"
+// holds a lock while a command runs, and "holdfast break" ends the session of a holder.
 //
 // # Connections
 //
