@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,6 +31,7 @@ func init() { roles["parent"] = parent }
 //	bare            a child that does not
 //	release         "released"
 //	leave           "left", or "released"
+//	die             no answer
 func parent(path string, orders *bufio.Scanner) {
 	f := lock.File{Path: path, Cmd: "parent"}
 	var held *lock.FileHold
@@ -71,6 +73,8 @@ func parent(path string, orders *bufio.Scanner) {
 			say(pid, err)
 		case "release":
 			say("released", held.Release())
+		case "die":
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "leave":
 			left, err := held.LeaveToChildren()
 			say(map[bool]string{true: "left", false: "released"}[left], err)
@@ -143,6 +147,49 @@ func TestAttach_Killed(t *testing.T) {
 	killPID(t, two)
 	letGo(t, getHeld(t, next))
 	wantFree(t, f.Path)
+}
+
+// TestAttach_InContainer: who looks from outside is told the same of a holder in another pid
+// namespace, whose pid means nothing there.
+func TestAttach_InContainer(t *testing.T) {
+	if !withMounts(t) {
+		return
+	}
+	for _, end := range []string{"die", "leave"} {
+		t.Run(end, func(t *testing.T) {
+			f := queuedListed(t)
+			if end == "leave" && platform.Self().PIDFD == 0 {
+				t.Skip("needs pidfds with inodes (Linux 6.9), to know one who left and lives on")
+			}
+			p := testkit.Command(t, "parent", f.Path)
+			cmd := exec.Command("sh", append([]string{"-c", `"$0" "$1"; sleep 1000`}, p.Args...)...)
+			cmd.Env, cmd.Stderr = p.Env, p.Stderr
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+			c := testkit.StartCommand(t, cmd)
+			c.Do("hold", "held")
+			c.Say("child")
+			if s := inspect(t, f); s.State != lock.StateHeld || s.Info == nil || s.Gone != nil || s.Processes != nil {
+				t.Errorf("%+v; want a holder who lives", s)
+			}
+			if l := wantLocked(t, f.Path); l.Info == nil || l.Gone != nil {
+				t.Errorf("%+v; want a holder who lives", l)
+			}
+			c.Order(end)
+			var s lock.Status
+			eventually(t, "the holder has gone", func() bool {
+				s = inspect(t, f)
+				return s.Gone != nil
+			})
+			if s.State != lock.StateHeld || s.Info != nil || len(s.Processes) != 1 || s.Processes[0].Cmd != "sleep" {
+				t.Errorf("%+v; want the child of one who has gone", s)
+			}
+			if l := wantLocked(t, f.Path); l.Info != nil || l.Gone == nil || len(l.Processes) != 1 || l.Processes[0].Cmd != "sleep" {
+				t.Errorf("%+v; want the child of one who has gone", l)
+			}
+			killPID(t, s.Processes[0].PID)
+			takeOver(t, f.Path)
+		})
+	}
 }
 
 // TestHeldAbove_Gone: a lock that a process above has left to its children is not waited for

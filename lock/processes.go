@@ -41,7 +41,8 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 	if who.info != nil && (f.claim.released || p.isGone(f)) {
 		who.info, who.gone = nil, who.info
 	}
-	if who.info != nil && !who.shared {
+	elsewhere := f != nil && f.claim != nil && p.origin(f.claim) == originForeignNamespace
+	if who.info != nil && !who.shared && !elsewhere {
 		return who
 	}
 	if locks == nil {
@@ -49,14 +50,30 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 		locks = &all
 	}
 	takers := locks.Holders(id)
+	if elsewhere && who.info != nil && !who.shared {
+		if !haveGone(takers, f.claim.PIDFD) {
+			return who
+		}
+		who.info, who.gone = nil, who.info
+	}
+	// A holder who has gone may live on. If not, its pid may be another process's by now; and
+	// that of another namespace means nothing here.
+	isGone := func(pid int) bool {
+		switch {
+		case who.gone == nil:
+			return false
+		case elsewhere:
+			return platform.Probe(platform.Process{PID: pid, PIDFD: who.gone.PIDFD}) == platform.Alive
+		}
+		return pid == who.gone.PID
+	}
 	for _, q := range living(takers) {
-		// The pid of a holder who has gone may be another process's by now.
-		if who.shared || who.gone == nil || q.PID != who.gone.PID {
+		if who.shared || !isGone(q.PID) {
 			who.processes = append(who.processes, q)
 		}
 	}
 	if len(who.processes) < len(takers) || len(takers) == 0 && f != nil && p.isLocked(f, *locks) {
-		who.findHeirs(takers, locks.Heirs(id))
+		who.findHeirs(isGone, takers, locks.Heirs(id))
 	} else {
 		who.gone = nil
 	}
@@ -71,13 +88,30 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 	return who
 }
 
+// haveGone reports whether the process of an exclusive claim from another pid namespace is
+// known to have ended: who took the lock is not it. Its pid there says nothing here. The
+// pids of the list do where they are visible, and so does the inode of a pidfd anywhere.
+// (The list of a pid namespace leaves out a lock whose taker has gone, as it does one whose
+// taker can't be seen. There nothing is known.)
+func haveGone(takers []int, pidfd uint64) bool {
+	for _, pid := range takers {
+		l := platform.Probe(platform.Process{PID: pid, PIDFD: pidfd})
+		if l != platform.Gone && l != platform.Replaced {
+			return false
+		}
+	}
+	return len(takers) > 0
+}
+
 // findHeirs adds the processes that have the lock from one that has gone.
-func (who *holders) findHeirs(takers []int, heirs []platform.Heir) {
-	isGone := func(pid int) bool { return who.gone != nil && pid == who.gone.PID }
+func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []platform.Heir) {
+	hasGone := func(pid int) bool {
+		return isGone(pid) || platform.Probe(platform.Process{PID: pid}) == platform.Gone
+	}
 	var pids []int
 	for _, h := range heirs {
 		// The kernel does not say of a taker who has gone which pid that was, in a pid namespace.
-		if h.Taker == 0 || isGone(h.Taker) || platform.Probe(platform.Process{PID: h.Taker}) == platform.Gone {
+		if h.Taker == 0 || hasGone(h.Taker) {
 			pids = append(pids, h.PID)
 		}
 	}
@@ -86,7 +120,7 @@ func (who *holders) findHeirs(takers []int, heirs []platform.Heir) {
 	who.processes = append(who.processes, found...)
 	// If no heir can be seen, the list may still say that the lock was taken by the holder
 	// who has gone. If it does not, somebody is only looking, or takes the lock over.
-	if who.shared || len(found) == 0 && !slices.ContainsFunc(takers, isGone) {
+	if who.shared || len(found) == 0 && !slices.ContainsFunc(takers, hasGone) {
 		who.gone = nil
 	}
 }
