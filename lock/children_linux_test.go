@@ -330,6 +330,23 @@ func TestLeaveToChildren(t *testing.T) {
 	}
 }
 
+// TestLeaveToChildren_Ended: when the last child has ended, the claim of a holder who left
+// the lock says what is true of it. It did not fail to remove its file.
+func TestLeaveToChildren_Ended(t *testing.T) {
+	f := queued(t)
+	p := start(t, "parent", f.Path)
+	p.Do("hold", "held")
+	child := descendant(t, p, "grandchild")
+	p.Do("leave", "left")
+	killPID(t, child)
+	var s lock.Status
+	eventually(t, "the child has gone", func() bool { s = inspect(t, f); return s.State != lock.StateHeld })
+	if s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased || strings.Contains(string(s.Evidence), "remove") {
+		t.Errorf("%+v", s)
+	}
+	takeOver(t, f.Path)
+}
+
 // TestLeaveToChildren_Lost is a release, which tells.
 func TestLeaveToChildren_Lost(t *testing.T) {
 	f := queued(t)

@@ -33,7 +33,7 @@ const (
 	EvidenceBeganBefore    Evidence = "the process with the claim's pid began before the claim was made"
 
 	// Of StateDead.
-	EvidenceSaysReleased     Evidence = "its holder has released it, and could not remove the file"
+	EvidenceSaysReleased     Evidence = "its holder has given it up, and nobody has it any more"
 	EvidenceKernelLockFree   Evidence = "kernel lock free"
 	EvidenceIncomplete       Evidence = "died while claiming"
 	EvidenceProcessGone      Evidence = "process gone"

@@ -20,8 +20,8 @@ import (
 // program needs to write in order to take part. Hostname and Nonce are read in any claim.
 // The other fields say which process that pid meant. They count only in a claim that this
 // package wrote, which shows by a field "holdfast": the number of the format, 1. Behind it,
-// "released" is false, until a holder who could not remove the file sets it. Readers
-// tolerate fields that they do not know.
+// "released" is false, until a holder sets it who could not remove the file, or has left it
+// to its children. Readers tolerate fields that they do not know.
 type LockInfo struct {
 	PID       int       `json:"pid"`
 	CreatedAt time.Time `json:"created_at"`
@@ -64,7 +64,7 @@ const maxClaim = 64 << 10
 type claim struct {
 	LockInfo
 	ours     bool // this package wrote it, so that its fields mean what LockInfo says
-	released bool // by a holder who could not remove the file
+	released bool // by a holder who could not remove the file, or has left it to children
 }
 
 // How a claim says whether it was released. The texts have one length, so that one can be
