@@ -108,7 +108,7 @@ func TestProcesses_NotTheDead(t *testing.T) {
 	sibling := lockSibling(t, f)
 	_, err := f.AcquireWithin(t.Context(), 20*time.Millisecond)
 	l := asLocked(t, err)
-	if !errors.Is(err, lock.ErrTimeout) || l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(err.Error(), fmt.Sprint(dead)) {
+	if !errors.Is(err, lock.ErrTimeout) || l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(err.Error(), fmt.Sprintf("pid %d ", dead)) {
 		t.Errorf("%v; want this process, and not pid %d", err, dead)
 	}
 	check(t, sibling.Close())
@@ -128,7 +128,7 @@ func TestProcesses_ChildOfTheDead(t *testing.T) {
 	child, err := lockFile(f.Path, platform.Exclusive)
 	check(t, err)
 	l := wantLocked(t, f.Path)
-	if l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(l.Error(), fmt.Sprint(dead)) {
+	if l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(l.Error(), fmt.Sprintf("pid %d ", dead)) {
 		t.Errorf("%v; want this process, and not pid %d", l, dead)
 	}
 	if s := inspect(t, f); s.Info != nil || !slices.Equal(pids(s.Processes), []int{os.Getpid()}) {
