@@ -68,7 +68,8 @@ func parseHeld(value string) (all []held) {
 // be to wait for ourselves. It returns nil if that is not certain.
 //
 // The nonce tells: it is that of one holding. The readers of a lock file have one for all, so
-// of them the kernel's list must name the process above.
+// of them the kernel's list must name the process above, or say that this one has the lock
+// from it.
 func (p *place) heldAbove() *ErrLocked {
 	value := os.Getenv(heldVar)
 	if value == "" {
@@ -95,11 +96,21 @@ func (p *place) heldAbove() *ErrLocked {
 		case locked.Shared && is(above.PID), locked.Info != nil && !locked.Shared && locked.Info.Nonce == above.Nonce:
 			locked.Cause = fmt.Errorf("%w: pid %d has it", errAbove, above.PID)
 			return locked
-		case locked.Gone != nil && locked.Gone.Nonce == above.Nonce && is(platform.Self().PID):
+		case locked.Gone != nil && locked.Gone.Nonce == above.Nonce && is(platform.Self().PID),
+			locked.Shared && p.inherits(above.PID):
 			locked.Cause = errAbove // those who have gone are not named as holders
 			return locked
 		}
 		return nil
 	}
 	return nil
+}
+
+// inherits reports whether this process has the lock file's lock from a process above.
+func (p *place) inherits(above int) bool {
+	id, err := platform.IdentifyFile(p.file.Path)
+	locks, _ := platform.ListKernelLocks()
+	return err == nil && slices.ContainsFunc(locks.Heirs(id), func(h platform.Heir) bool {
+		return h.PID == platform.Self().PID && (h.Taker == above || h.Taker == 0)
+	})
 }

@@ -317,8 +317,7 @@ func TestLeaveToChildren(t *testing.T) {
 			if s.State != lock.StateHeld {
 				t.Errorf("%+v; want it held", s)
 			}
-			// Of readers who live on, the kernel's list names who took the lock.
-			if how == "hold" && (s.Gone == nil || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child})) {
+			if s.Shared != (how == "share") || (s.Gone == nil) != s.Shared || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
 				t.Errorf("%+v; want %d", s, child)
 			}
 			next := beginAcquire(t, t.Context(), f)
@@ -327,6 +326,37 @@ func TestLeaveToChildren(t *testing.T) {
 			letGo(t, getHeld(t, next)) // though the parent lives
 			wantFree(t, f.Path)
 		})
+	}
+}
+
+// TestLeaveToChildren_Readers: beside readers who read, of those who left the children are
+// named, and none who has the lock is left out.
+func TestLeaveToChildren_Readers(t *testing.T) {
+	f := queuedListed(t)
+	p, killed := start(t, "parent", f.Path), start(t, "parent", f.Path)
+	p.Do("share", "held")
+	beside, err := f.TryAcquireShared(t.Context())
+	check(t, err)
+	killed.Do("share", "held")
+	one, two, three := descendant(t, p, "child"), descendant(t, p, "grandchild"), descendant(t, killed, "child")
+	p.Do("leave", "left")
+	killed.Kill()
+	want := []int{os.Getpid(), one, two, three}
+	slices.Sort(want)
+	if s := inspect(t, f); !s.Shared || s.Info != nil || !slices.Equal(pids(s.Processes), want) {
+		t.Errorf("%+v; want %v", s, want)
+	}
+
+	// One of them who wants it alone would wait for itself.
+	gone := getClaim(t, f.Path)
+	t.Setenv("HOLDFAST_HELD", fmt.Sprintf(`[{"path":%q,"nonce":%q,"pid":%d}]`, f.Path, gone.Nonce, p.Cmd.Process.Pid))
+	letGo(t, beside)
+	if _, err := f.TryAcquire(t.Context()); errors.Is(err, lock.ErrReentrant) {
+		t.Errorf("%v; want it locked by others, whom one can wait for", err)
+	}
+	shareFile(t, one, f.Path)
+	if _, err := f.Acquire(t.Context()); !errors.Is(err, lock.ErrReentrant) {
+		t.Errorf("%v; want ErrReentrant", err)
 	}
 }
 

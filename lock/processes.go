@@ -60,6 +60,8 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 	// that of another namespace means nothing here.
 	isGone := func(pid int) bool {
 		switch {
+		case who.shared: // their claim says nothing of who has left
+			return platform.HasLeft(pid, id)
 		case who.gone == nil:
 			return false
 		case elsewhere:
@@ -68,7 +70,7 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 		return pid == who.gone.PID
 	}
 	for _, q := range living(takers) {
-		if who.shared || !isGone(q.PID) {
+		if !isGone(q.PID) {
 			who.processes = append(who.processes, q)
 		}
 	}
@@ -82,7 +84,7 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 		who.processes = living(locks.Holders(sibling))
 	}
 	is := func(q Process) bool { return q.PID == who.info.PID }
-	if who.info != nil && len(who.processes) > 0 && p.origin(f.claim) == originHere && !slices.ContainsFunc(who.processes, is) {
+	if who.info != nil && len(who.processes)+len(takers) > 0 && p.origin(f.claim) == originHere && !slices.ContainsFunc(who.processes, is) {
 		who.info = nil
 	}
 	return who

@@ -30,6 +30,11 @@ func (f *File) CloseLocked() error {
 // own parent wanted it; nil if that is nothing. The caller closes it.
 func Inherited(number int) *os.File { return inherited(number) }
 
+// HasLeft reports whether a process that took the lock of a file, by the kernel's list, is
+// known to have no open file any more through which it has that lock. Others have it then.
+// False where that can't be told.
+func HasLeft(taker int, id FileID) bool { return hasLeft(taker, id) }
+
 // An Heir is a process that has inherited a kernel lock: it has the open file through
 // which another process took it.
 type Heir struct {

@@ -34,6 +34,20 @@ func inherited(number int) *os.File {
 	return os.NewFile(uintptr(fd), "inherited")
 }
 
+func hasLeft(taker int, id FileID) bool {
+	if _, err := os.ReadDir("/proc/" + strconv.Itoa(taker) + "/fdinfo"); err != nil || !procIsOurs() {
+		return false
+	}
+	for _, locks := range openFiles(taker) {
+		for _, l := range locks {
+			if l.kind == "FLOCK" && !l.waits && l.file == id {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // heirs finds the processes that have a lock which another one took, by the locked file.
 //
 // A file is known by its name in the list and by what stat says, as some filesystems give
