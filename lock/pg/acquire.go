@@ -40,26 +40,12 @@ func (l *Locker) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold,
 	return l.acquire(ctx, key, shared, true)
 }
 
-// mode is how a lock is had: what its functions on the server are called.
-type mode struct {
-	name                string // LockInfo.Mode
-	lock, tryLock, free string
-	lockXact, tryXact   string // in a transaction
-}
-
-var (
-	exclusive = mode{"", "pg_advisory_lock", "pg_try_advisory_lock", "pg_advisory_unlock",
-		"pg_catalog.pg_advisory_xact_lock", "pg_catalog.pg_try_advisory_xact_lock"}
-	shared = mode{"shared", "pg_advisory_lock_shared", "pg_try_advisory_lock_shared", "pg_advisory_unlock_shared",
-		"pg_catalog.pg_advisory_xact_lock_shared", "pg_catalog.pg_try_advisory_xact_lock_shared"}
-)
-
 // attempt is one acquisition. It belongs to one goroutine.
 type attempt struct {
 	locker *Locker
 	key    lock.Key
 	number number
-	mode   mode
+	mode   *mode
 	try    bool
 	begun  time.Time
 
@@ -84,7 +70,7 @@ func (a *attempt) found() []who {
 	return a.inTheWay
 }
 
-func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (lock.Hold, error) {
+func (l *Locker) acquire(ctx context.Context, key lock.Key, m *mode, try bool) (lock.Hold, error) {
 	n, err := l.number(key)
 	if err != nil {
 		return nil, err
@@ -170,17 +156,13 @@ func (a *attempt) find(ctx context.Context) error {
 		var first <-chan struct{}
 		var asks, places chan struct{}
 		if elsewhere && !a.try && a.place == nil {
-			a.place = l.lines.enter(a.number)
+			a.place, a.first = l.lines.enter(a.number)
 		}
 		switch {
 		case !elsewhere:
 		case !a.try && !a.first:
 			first = a.place.first
-			select {
-			case <-first:
-			default:
-				a.tellInLine()
-			}
+			a.tellInLine()
 		case a.mustAsk && !a.mayWait:
 			asks = l.asks
 		default:
@@ -277,7 +259,7 @@ func (a *attempt) use(ctx context.Context) (*Hold, error) {
 // begin has the keeper look after a question that is about to be sent.
 func (a *attempt) begin() {
 	a.sent = time.Now()
-	a.locker.keeper.begin(a.session)
+	a.locker.keeper.begin(a.session, a.sent)
 }
 
 func (a *attempt) wrap(err error) error { return fmt.Errorf("pg: acquire %s: %w", a.key, err) }

@@ -17,7 +17,7 @@ const noticeAfter = 5 * time.Millisecond
 // One statement tries first, and then waits: so it can tell that it has waited.
 func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 	s, l := a.session, a.locker
-	var answer int
+	var got bool
 	if !a.try && !a.nested && !a.mayWait {
 		select {
 		case l.asks <- struct{}{}:
@@ -25,41 +25,32 @@ func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 		default: // so a try must do: connections are left for those who come after us
 		}
 	}
-	params := a.number.params()
+	calls := a.mode.calls(a.number)
 	if a.try || !a.nested && !a.mayWait {
 		a.begin()
-		err = s.query(ctx, nil, "SELECT CASE WHEN "+a.mode.tryLock+params+" THEN "+l.granted+" ELSE 0 END", a.number.args(), &answer)
+		err = s.query(ctx, nil, l.asked(calls.try), a.number.args(), &got)
 		if err == nil {
 			s.heard = a.sent
 		}
-		return answer != 0, err
+		return got, err
 	}
 	if a.place != nil {
 		a.place.asks(s)
 	}
-	wait, breakOff := context.WithCancelCause(ctx)
-	defer breakOff(nil)
-	s.waits(breakOff)
+	s.waits()
+	a.begin()
 	select {
 	case <-l.closed:
-		breakOff(errClosed)
-	default:
+		s.breakOff(errClosed)
+	default: // whoever closes it later finds this wait
 	}
 	announced := a.announce()
-	a.begin()
-	err = s.query(wait, func() {
-		if ctx.Err() != nil { // while there is still something to see
-			a.look(context.WithoutCancel(ctx), s)
-		}
-	}, "SELECT CASE WHEN "+a.mode.tryLock+params+" THEN "+l.granted+" WHEN "+a.mode.lock+params+"::text = '' THEN 2 END",
-		a.number.args(), &answer)
-	s.waits(nil)
-	a.waited = a.waited || answer == 2
-	announced(answer == 2)
-	switch {
-	case err != nil && ctx.Err() == nil && wait.Err() != nil: // broken off
-		return false, errors.Join(context.Cause(wait), err)
-	case err != nil:
+	err = s.query(ctx, func() { a.look(context.WithoutCancel(ctx), s) }, // while there is still something to see
+		l.asked(calls.wait), a.number.args(), &got)
+	waited := err == nil && !got
+	a.waited = a.waited || waited
+	announced(waited)
+	if err != nil {
 		return false, err
 	}
 	return true, a.grantHeard()
@@ -69,7 +60,7 @@ func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 // if it was waited for. Then, with a lease, the server is asked once more.
 func (a *attempt) grantHeard() error {
 	s := a.session
-	if since(a.sent) < a.locker.period()/3 || a.locker.options.Lease == 0 {
+	if a.locker.options.Lease == 0 || since(a.sent) < a.locker.period()/3 {
 		s.heard = a.sent
 		return nil
 	}
@@ -83,8 +74,12 @@ func (a *attempt) tellInLine() {
 		return
 	}
 	a.told = true
+	a.tell()
+}
+
+func (a *attempt) tell() {
 	locked := a.locked()
-	a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: locked.Info, Evidence: locked.Evidence})
+	a.locker.observe(a.key, lock.Event{Kind: lock.EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
 }
 
 // announce tells an Observer of a wait, once it lasts, and who is in the way. What it
@@ -95,15 +90,11 @@ func (a *attempt) announce() (end func(waited bool)) {
 	}
 	told, over := false, make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
-	tell := func() {
-		told = true
-		locked := a.locked()
-		a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: locked.Info, Evidence: locked.Evidence})
-	}
 	timer := time.AfterFunc(noticeAfter, func() {
 		defer close(over)
 		if a.look(ctx, a.session); len(a.found()) > 0 {
-			tell()
+			told = true
+			a.tell()
 		}
 	})
 	return func(waited bool) {
@@ -112,7 +103,7 @@ func (a *attempt) announce() (end func(waited bool)) {
 			<-over
 		}
 		if waited && !told {
-			tell()
+			a.tell()
 		}
 	}
 }
@@ -126,11 +117,10 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	stale := s.conn.IsClosed() && s.reused && !a.nested && ctx.Err() == nil && time.Since(a.sent) < pingAfter
 	// As many times as it takes to hear an answer: a request to cancel, late, may
 	// have met this.
-	limited, cancel := context.WithTimeout(context.Background(), a.locker.silence/2)
-	defer cancel()
-	had, uerr := s.unlock(limited, a.number, a.mode)
+	until := time.Now().Add(a.locker.silence / 2)
+	had, uerr := s.unlock(context.Background(), until, a.number, a.mode)
 	if uerr != nil && !s.conn.IsClosed() {
-		had, uerr = s.unlock(limited, a.number, a.mode)
+		had, uerr = s.unlock(context.Background(), until, a.number, a.mode)
 	}
 	if a.locker.cleaned != nil {
 		a.locker.cleaned(had)
@@ -184,12 +174,4 @@ func (l *Locker) tooMany() error {
 func (l *Locker) moreRoom() string {
 	return fmt.Sprintf("to have more: ALTER SYSTEM SET max_locks_per_transaction = %d (it is %d; room for %d locks), and a restart of the server",
 		4*l.server.locksPer, l.server.locksPer, l.server.locks)
-}
-
-// params are the placeholders of number.args.
-func (n number) params() string {
-	if n.numeric {
-		return "($1::integer, $2::integer)"
-	}
-	return "($1::bigint)"
 }

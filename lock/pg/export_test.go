@@ -14,9 +14,11 @@ func (l *Locker) SetHash(hash func(lock.Key) int64) { l.hash = hash }
 
 // FailGranted has every question fail that was granted a lock.
 func (l *Locker) FailGranted(on bool) {
-	l.granted = "1"
+	l.failing = nil
 	if on {
-		l.granted = "1 / (random() * 0)::integer"
+		l.failing = func(sql string) string {
+			return "SELECT CASE WHEN got THEN 1 / (random() * 0)::integer = 1 ELSE false END FROM (" + sql + ") q (got)"
+		}
 	}
 }
 
@@ -51,7 +53,7 @@ func (l *Locker) Taken() map[string]int {
 func (l *Locker) Idle(ctx context.Context, fn func(*pgx.Conn)) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
-	fn(l.pool.idle[len(l.pool.idle)-1].session.conn)
+	fn(l.pool.idle[len(l.pool.idle)-1].conn)
 }
 
 // KeeperPID is that of the keeper's session.
@@ -63,7 +65,7 @@ func (l *Locker) QueuedHere(key lock.Key) int {
 	l.lines.mu.Lock()
 	defer l.lines.mu.Unlock()
 	if line := l.lines.of[n]; line != nil {
-		return line.queue.Len()
+		return len(line.queue)
 	}
 	return 0
 }

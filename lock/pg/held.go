@@ -27,12 +27,10 @@ type Hold struct {
 	locker   *Locker
 	key      lock.Key
 	number   number
-	mode     mode
+	mode     *mode
 	session  *session
-	info     lock.LockInfo
 	since    time.Time
 	contexts *engine.Contexts
-	forget   func() // its place in the process; once
 
 	mu    sync.Mutex // guards what follows, and the session's being used for one thing at a time
 	over  bool
@@ -44,20 +42,11 @@ var _ lock.Hold = (*Hold)(nil)
 // hold makes an attempt that was granted a Hold.
 func (a *attempt) hold() *Hold {
 	now := time.Now()
-	h := &Hold{
-		locker: a.locker, key: a.key, number: a.number, mode: a.mode, session: a.session, since: now,
-		info: lock.LockInfo{
-			PID: int(a.session.pid), CreatedAt: now.UTC(), Cmd: a.locker.options.Cmd, Hostname: a.locker.host, Mode: a.mode.name,
-		},
-	}
-	h.forget = sync.OnceFunc(func() {
-		h.locker.lines.held(h, false)
-		<-h.locker.budget
-	})
+	h := &Hold{locker: a.locker, key: a.key, number: a.number, mode: a.mode, session: a.session, since: now}
 	h.contexts = engine.NewContexts(h, h.is)
 	h.locker.lines.held(h, true)
 	h.session.add(h)
-	h.locker.observe(lock.Event{Kind: lock.EventAcquired, Path: h.key.String(), Duration: now.Sub(a.begun)})
+	h.locker.observe(h.key, lock.Event{Kind: lock.EventAcquired, Duration: now.Sub(a.begun)})
 	return h
 }
 
@@ -77,14 +66,18 @@ func (h *Hold) Key() lock.Key { return h.key }
 
 // Info tells who has the lock: PID is that of the server's process for this session,
 // as List shows it.
-func (h *Hold) Info() lock.LockInfo { return h.info }
+func (h *Hold) Info() lock.LockInfo {
+	return lock.LockInfo{
+		PID: int(h.session.pid), CreatedAt: h.since.UTC(), Cmd: h.locker.options.Cmd, Hostname: h.locker.host, Mode: h.mode.name,
+	}
+}
 
 // Fence returns a number that is greater than that of every earlier holder of any
 // lock of this database. The server gives it at the first call, through the session that
 // has the lock, so nobody can have it who has lost the lock: that is lock.ErrLost. A
 // shared lock has none (errors.ErrUnsupported).
 func (h *Hold) Fence() (int64, error) {
-	if h.info.Mode == shared.name {
+	if h.mode == shared {
 		return 0, fmt.Errorf("pg: fence of %s: readers have none: %w", h.key, errors.ErrUnsupported)
 	}
 	h.mu.Lock()
@@ -95,11 +88,12 @@ func (h *Hold) Fence() (int64, error) {
 	if h.over {
 		return 0, fmt.Errorf("pg: fence of %s: %w", h.key, errReleased)
 	}
-	limited, cancel := context.WithTimeout(context.Background(), h.locker.patience)
-	defer cancel()
+	until := time.Now().Add(h.locker.patience)
 	s := h.session
-	err := s.take(limited)
+	err := s.take(context.Background(), until)
 	if err == nil {
+		limited, cancel := context.WithDeadline(context.Background(), until)
+		defer cancel()
 		if err = s.query(limited, nil, "SELECT "+h.locker.names.nextFence, nil, &h.fence); err != nil && s.conn.IsClosed() {
 			s.lose(err)
 		}
@@ -139,26 +133,24 @@ func (h *Hold) ReleaseContext(ctx context.Context) error {
 		return nil
 	}
 	h.over = true
-	limited, cancel := context.WithTimeout(ctx, h.locker.patience)
-	defer cancel()
-	err := h.giveBack(limited)
+	err := h.giveBack(ctx, time.Now().Add(h.locker.patience))
 	h.contexts.End()
 	if err != nil {
 		return errors.Join(fmt.Errorf("pg: release %s: %w", h.key, lock.ErrLost), err)
 	}
-	h.locker.observe(lock.Event{Kind: lock.EventReleased, Path: h.key.String(), Duration: time.Since(h.since)})
+	h.locker.observe(h.key, lock.Event{Kind: lock.EventReleased, Duration: time.Since(h.since)})
 	return nil
 }
 
 var errNotHad = errors.New("the session did not have it")
 
-func (h *Hold) giveBack(ctx context.Context) error {
+func (h *Hold) giveBack(ctx context.Context, until time.Time) error {
 	s := h.session
-	if err := s.take(ctx); err != nil {
+	if err := s.take(ctx, until); err != nil {
 		s.lose(err)
 		return err
 	}
-	had, err := s.unlock(ctx, h.number, h.mode)
+	had, err := s.unlock(ctx, until, h.number, h.mode)
 	if err == nil && !had {
 		err = errNotHad
 	}
@@ -175,6 +167,13 @@ func (h *Hold) giveBack(ctx context.Context) error {
 	return err
 }
 
+// forget gives up the hold's place in the process. It is called by who has taken the hold
+// out of the session, once.
+func (h *Hold) forget() {
+	h.locker.lines.held(h, false)
+	<-h.locker.budget
+}
+
 // lose makes the loss known.
 func (h *Hold) lose(why error) {
 	cause := fmt.Errorf("pg: hold %s: %w", h.key, lock.ErrLost)
@@ -183,6 +182,6 @@ func (h *Hold) lose(why error) {
 	}
 	h.forget()
 	if h.contexts.Lose(cause) {
-		h.locker.observe(lock.Event{Kind: lock.EventLost, Path: h.key.String(), Duration: time.Since(h.since)})
+		h.locker.observe(h.key, lock.Event{Kind: lock.EventLost, Duration: time.Since(h.since)})
 	}
 }

@@ -18,7 +18,7 @@ type keeper struct {
 	conn   *pgx.Conn     // nil, or closed, after a failure
 
 	mu      sync.Mutex // guards what follows
-	asking  map[*session]*asking
+	asking  map[*session]asking
 	looking bool
 	over    bool
 	timer   *time.Timer
@@ -91,12 +91,11 @@ func (k *keeper) close() {
 	}
 }
 
-// begin has the keeper look after a session that asks for a lock, until end.
-func (k *keeper) begin(s *session) {
-	now := time.Now()
+// begin has the keeper look after a session that asks for a lock, until done.
+func (k *keeper) begin(s *session, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asking[s] = &asking{sent: now, heard: now}
+	k.asking[s] = asking{sent: now, heard: now}
 	k.lookLater()
 }
 
@@ -111,11 +110,7 @@ func (k *keeper) breakOff(why error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for s := range k.asking {
-		s.mu.Lock()
-		if s.breakOff != nil {
-			s.breakOff(why)
-		}
-		s.mu.Unlock()
+		s.breakOff(why)
 	}
 }
 
@@ -193,19 +188,21 @@ func (id sessionID) utc() sessionID { return sessionID{id.pid, id.started.UTC().
 func (k *keeper) judge(s *session, seen, there, waiting bool, sent time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a := k.asking[s]
+	a, asks := k.asking[s]
 	switch {
-	case a == nil || seen && a.sent.After(sent): // answered since
+	case !asks || seen && a.sent.After(sent): // answered since
 		return false
 	case !seen:
 		return since(a.heard) >= k.locker.period()/10*9
 	case waiting:
 		a.heard, a.idle = sent, false
+		k.asking[s] = a
 		return false
 	case !there || a.idle:
 		return true
 	}
 	a.idle = true
+	k.asking[s] = a
 	return false
 }
 

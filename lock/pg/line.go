@@ -1,7 +1,7 @@
 package pg
 
 import (
-	"container/list"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,8 +16,8 @@ type lines struct {
 }
 
 type line struct {
-	queue list.List // of *place
-	holds []*Hold   // of this Locker
+	queue []*place
+	holds []*Hold // of this Locker
 	// ghosts are sessions that had the lock, and may still have it on the server.
 	ghosts int
 	gone   chan struct{} // closed when there is none left
@@ -28,8 +28,7 @@ type line struct {
 type place struct {
 	lines  *lines
 	number number
-	first  chan struct{} // closed when nobody is before it
-	at     *list.Element
+	first  chan struct{} // closed when nobody is before it any more
 }
 
 // get returns the line of a lock, made if it is missing. The caller has ls.mu.
@@ -47,22 +46,23 @@ func (ls *lines) get(n number) *line {
 
 // tidy forgets a line that nobody needs. The caller has ls.mu.
 func (ls *lines) tidy(n number, l *line) {
-	if l.queue.Len() == 0 && len(l.holds) == 0 && l.ghosts == 0 {
+	if len(l.queue) == 0 && len(l.holds) == 0 && l.ghosts == 0 {
 		delete(ls.of, n)
 	}
 }
 
-// enter takes the last place.
-func (ls *lines) enter(n number) *place {
+// enter takes the last place, and says whether it is the first.
+func (ls *lines) enter(n number) (p *place, first bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.get(n)
-	p := &place{lines: ls, number: n, first: make(chan struct{})}
-	p.at = l.queue.PushBack(p)
-	if l.queue.Len() == 1 {
-		close(p.first)
+	p = &place{lines: ls, number: n}
+	l.queue = append(l.queue, p)
+	if len(l.queue) == 1 {
+		return p, true
 	}
-	return p
+	p.first = make(chan struct{})
+	return p, false
 }
 
 // leave gives up the place, and the next one is first if this was.
@@ -70,17 +70,13 @@ func (p *place) leave() {
 	ls := p.lines
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if p.at == nil {
-		return
-	}
 	l := ls.of[p.number]
-	wasFirst := l.queue.Front() == p.at
-	l.queue.Remove(p.at)
-	p.at = nil
-	if next := l.queue.Front(); wasFirst {
+	at := slices.Index(l.queue, p)
+	l.queue = slices.Delete(l.queue, at, at+1)
+	if at == 0 {
 		l.asking = nil
-		if next != nil {
-			close(next.Value.(*place).first)
+		if len(l.queue) > 0 {
+			close(l.queue[0].first)
 		}
 	}
 	ls.tidy(p.number, l)
@@ -102,12 +98,7 @@ func (ls *lines) held(h *Hold, begins bool) {
 		l.holds = append(l.holds, h)
 		return
 	}
-	for i := range l.holds {
-		if l.holds[i] == h {
-			l.holds = append(l.holds[:i], l.holds[i+1:]...)
-			break
-		}
-	}
+	l.holds = slices.DeleteFunc(l.holds, func(other *Hold) bool { return other == h })
 	ls.tidy(h.number, l)
 }
 

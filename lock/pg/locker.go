@@ -56,8 +56,8 @@ type Locker struct {
 	patience time.Duration
 
 	hash func(lock.Key) int64
-	// granted is what a question that was granted a lock yields; what fails, in tests.
-	granted string
+	// failing, in tests, makes a question for a lock fail when it is granted.
+	failing func(sql string) string
 	// cleaned, in tests, hears whether a failed call had been granted the lock.
 	cleaned func(had bool)
 
@@ -110,11 +110,11 @@ func Open(ctx context.Context, o Options) (*Locker, error) {
 	}
 	host, _ := os.Hostname()
 	l := &Locker{
-		options: o, host: host, server: server, hash: hash, granted: "1", silence: defaultSilence, patience: releasePatience, closed: make(chan struct{}),
+		options: o, host: host, server: server, hash: hash, silence: defaultSilence, patience: releasePatience, closed: make(chan struct{}),
 		budget: make(chan struct{}, o.MaxLocks), asks: make(chan struct{}, config.most-max(1, config.most/5)),
 	}
 	l.pool = &pool{locker: l, config: config, places: make(chan struct{}, config.most)}
-	l.keeper = &keeper{locker: l, turn: make(chan struct{}, 1), asking: map[*session]*asking{}}
+	l.keeper = &keeper{locker: l, turn: make(chan struct{}, 1), asking: map[*session]asking{}}
 	l.names.init(o.Schema)
 	if err := l.keeper.connect(ctx); err != nil {
 		l.Close()
@@ -144,9 +144,18 @@ func (l *Locker) Close() {
 
 var errClosed = errors.New("the Locker is closed")
 
-func (l *Locker) observe(e lock.Event) {
+// asked is the question for a lock that is sent.
+func (l *Locker) asked(sql string) string {
+	if l.failing != nil {
+		return l.failing(sql)
+	}
+	return sql
+}
+
+// observe tells the Observer, if there is one, what becomes of a lock.
+func (l *Locker) observe(key lock.Key, e lock.Event) {
 	if l.options.Observer != nil {
-		e.Cmd = l.options.Cmd
+		e.Path, e.Cmd = key.String(), l.options.Cmd
 		l.options.Observer.Observe(e)
 	}
 }

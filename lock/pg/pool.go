@@ -17,18 +17,13 @@ type pool struct {
 	places chan struct{}
 
 	mu   sync.Mutex // guards what follows
-	idle []idle     // the last in is the first out
+	idle []*session // the last in is the first out
 	reap *time.Timer
 	over bool
 	made int
 	// making connections are on their way, for those who wait, or have gone by now.
 	making  int
 	waiters []chan made
-}
-
-type idle struct {
-	session *session
-	since   time.Time
 }
 
 // idleFor is how long a session lies idle; with a lease, not so long that it ends.
@@ -45,11 +40,10 @@ func (p *pool) get(ctx context.Context) (*session, error) {
 			p.mu.Unlock()
 			break
 		}
-		last := p.idle[len(p.idle)-1]
+		s := p.idle[len(p.idle)-1]
 		p.idle = p.idle[:len(p.idle)-1]
 		p.mu.Unlock()
-		s := last.session
-		if time.Since(last.since) < pingAfter || p.answers(ctx, s) {
+		if time.Since(s.heard) < pingAfter || p.answers(ctx, s) {
 			s.mu.Lock()
 			s.taken, s.reused, s.users = true, true, 1
 			s.mu.Unlock()
@@ -152,7 +146,7 @@ func (p *pool) make(ctx context.Context) (*session, error) {
 func (p *pool) put(s *session, good bool) {
 	p.mu.Lock()
 	if good && !p.over {
-		p.idle = append(p.idle, idle{s, time.Now()})
+		p.idle = append(p.idle, s)
 		if p.reap == nil {
 			p.reap = time.AfterFunc(p.idleFor(), p.reapIdle)
 		}
@@ -183,18 +177,18 @@ func (p *pool) idleFor() time.Duration {
 func (p *pool) reapIdle() {
 	p.mu.Lock()
 	n := 0
-	for n < len(p.idle) && time.Since(p.idle[n].since) >= p.idleFor() {
+	for n < len(p.idle) && time.Since(p.idle[n].heard) >= p.idleFor() {
 		n++
 	}
 	old := p.idle[:n:n]
-	p.idle = append([]idle(nil), p.idle[n:]...)
+	p.idle = slices.Clone(p.idle[n:])
 	p.reap = nil
 	if len(p.idle) > 0 {
 		p.reap = time.AfterFunc(p.idleFor(), p.reapIdle)
 	}
 	p.mu.Unlock()
-	for _, i := range old {
-		i.session.end()
+	for _, s := range old {
+		s.end()
 	}
 }
 
@@ -208,8 +202,8 @@ func (p *pool) close() {
 		p.reap.Stop()
 	}
 	p.mu.Unlock()
-	for _, i := range old {
-		i.session.end()
+	for _, s := range old {
+		s.end()
 	}
 	for range cap(p.places) {
 		p.places <- struct{}{}

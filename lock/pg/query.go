@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,32 +16,65 @@ const (
 	cancelAgain    = 10 * time.Millisecond
 )
 
-// query runs a query for one row, which ctx can end at any time without ending the
-// connection: by the server's own means, and only if that does not answer by closing
-// it. before, if it is not nil, is called first then. When query returns, no request to
-// cancel is under way any more, which might meet a later query.
+// query runs a query for one row, which ctx can end at any time, and endQuery, without ending
+// the connection: by the server's own means, and only if that does not answer by closing
+// it. before, if it is not nil, is called first if it was ctx. When query returns, no
+// request to cancel is under way any more, which might meet a later query. The error
+// matches that of who has called endQuery.
 func (s *session) query(ctx context.Context, before func(), sql string, args []any, into ...any) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+	err := ctx.Err()
+	switch {
+	case err != nil:
+	case ctx.Done() == nil:
+		err = s.conn.QueryRow(ctx, sql, args...).Scan(into...)
+	default:
+		asked := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(asked)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.endQuery(nil, before)
+		})
+		err = s.conn.QueryRow(context.Background(), sql, args...).Scan(into...)
+		if !stop() {
+			<-asked
+		}
 	}
-	if ctx.Done() == nil {
-		return s.conn.QueryRow(ctx, sql, args...).Scan(into...)
+	s.mu.Lock()
+	e := s.ending
+	s.ending, s.waiting = nil, false
+	s.mu.Unlock()
+	if e != nil {
+		close(e.answered)
+		<-e.over
+		if err != nil && ctx.Err() == nil {
+			err = errors.Join(e.why, err)
+		}
 	}
-	conn := s.conn.PgConn()
-	answered, asked := make(chan struct{}), make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(asked)
+	return err
+}
+
+// ending is the end of a query before its time.
+type ending struct {
+	why      error         // nil if it is who asks that wants no more
+	answered chan struct{} // closed when the query has an answer
+	over     chan struct{} // closed when no request to cancel is under way any more
+}
+
+// endQuery has the query end that is under way, or is about to be. The caller has locked s.
+func (s *session) endQuery(why error, before func()) {
+	if s.ending != nil {
+		return
+	}
+	e := &ending{why, make(chan struct{}), make(chan struct{})}
+	s.ending = e
+	go func() {
+		defer close(e.over)
 		if before != nil {
 			before()
 		}
-		endQuery(conn, answered, s.patience())
-	})
-	err := s.conn.QueryRow(context.Background(), sql, args...).Scan(into...)
-	close(answered)
-	if !stop() {
-		<-asked
-	}
-	return err
+		cancelQuery(s.conn.PgConn(), e.answered, s.patience())
+	}()
 }
 
 // patience is cancelPatience; where there are locks to lose, as long as a silence may
@@ -54,8 +88,8 @@ func (s *session) patience() time.Duration {
 	return cancelPatience
 }
 
-// endQuery asks the server to end a query, and closes the connection if it doesn't.
-func endQuery(conn *pgconn.PgConn, answered <-chan struct{}, patience time.Duration) {
+// cancelQuery asks the server to end a query, and closes the connection if it doesn't.
+func cancelQuery(conn *pgconn.PgConn, answered <-chan struct{}, patience time.Duration) {
 	limited, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for again := cancelAgain; ; again *= 2 {

@@ -19,8 +19,9 @@ type session struct {
 	reused  bool      // has lain in the pool
 
 	// heard is when the last question was sent that was answered. It belongs to who has the
-	// turn, and else to the watcher.
-	heard time.Time
+	// turn, and else to the watcher; as does what follows.
+	heard   time.Time
+	limited *time.Timer // see limit
 
 	mu       sync.Mutex    // guards what follows
 	freed    time.Time     // when the turn was given back last
@@ -32,13 +33,14 @@ type session struct {
 	taken bool
 	// wanted is how many wait in take, before whom nobody joins.
 	wanted int
-	// breakOff ends the wait for a lock of who has the turn; nil if they don't wait.
-	breakOff context.CancelCauseFunc
-	changed  chan struct{} // closed when one of these changes; nil if nobody waits for that
-	holds    map[*Hold]struct{}
-	users    int   // acquisitions that are at work on it
-	silent   bool  // the keeper has closed the connection
-	lost     error // why it can't be used any more
+	// waiting says that who has the turn waits for a lock, or is about to.
+	waiting bool
+	ending  *ending       // of the query that is under way; nil if it may go on
+	changed chan struct{} // closed when one of these changes; nil if nobody waits for that
+	holds   map[*Hold]struct{}
+	users   int   // acquisitions that are at work on it
+	silent  bool  // the keeper has closed the connection
+	lost    error // why it can't be used any more
 }
 
 func (s *session) isSilent() bool {
@@ -86,7 +88,7 @@ func (s *session) join(ctx context.Context, outer *Hold, n number) (joined bool,
 	}
 	if s.taken || s.wanted > 0 || conflict {
 		defer s.mu.Unlock()
-		return false, s.toChange(), conflict || s.breakOff != nil
+		return false, s.toChange(), conflict || s.waiting
 	}
 	s.taken = true
 	s.users++
@@ -98,9 +100,18 @@ func (s *session) join(ctx context.Context, outer *Hold, n number) (joined bool,
 	return true, nil, false
 }
 
-// take waits for the turn, and ends the wait of who has it and waits for a lock. The
-// error is ctx's, or why the session is lost.
-func (s *session) take(ctx context.Context) error {
+// take waits for the turn until then at most, and ends the wait of who has it and waits
+// for a lock. The error is ctx's, or why the session is lost.
+func (s *session) take(ctx context.Context, until time.Time) error {
+	s.mu.Lock()
+	if s.lost == nil && !s.taken && s.watching == nil {
+		defer s.mu.Unlock()
+		s.taken = true
+		return nil
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	s.want(1)
 	defer s.want(-1)
 	for {
@@ -114,8 +125,8 @@ func (s *session) take(ctx context.Context) error {
 			s.mu.Unlock()
 			return s.stopWatch(ctx)
 		}
-		if s.breakOff != nil {
-			s.breakOff(errBrokenOff)
+		if s.waiting {
+			s.endQuery(errBrokenOff, nil)
 		}
 		changed := s.toChange()
 		s.mu.Unlock()
@@ -146,13 +157,22 @@ func (s *session) give() {
 	s.mu.Unlock()
 }
 
-// waits says that who has the turn begins to wait for a lock, or, with nil, that they
-// don't any more.
-func (s *session) waits(breakOff context.CancelCauseFunc) {
+// waits says that the query which who has the turn is about to begin waits for a lock: it
+// may be ended for who releases one, or closes the Locker.
+func (s *session) waits() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.breakOff = breakOff
+	s.waiting = true
 	s.change()
+}
+
+// breakOff ends the wait for a lock, if there is one.
+func (s *session) breakOff(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting {
+		s.endQuery(why, nil)
+	}
 }
 
 // add makes h a hold of s.
@@ -223,17 +243,32 @@ func (s *session) lose(why error, asked ...number) {
 // closeSocket ends a connection without a word, which might not go out.
 func closeSocket(conn *pgx.Conn) { _ = conn.PgConn().Conn().Close() }
 
-// unlock gives a lock back, and reports whether the session had it. When ctx ends
-// before there is an answer the connection is closed, which frees the lock, too.
-func (s *session) unlock(ctx context.Context, n number, m mode) (had bool, err error) {
-	stop := context.AfterFunc(ctx, func() { closeSocket(s.conn) })
+// unlock gives a lock back, and reports whether the session had it. When ctx ends, or the
+// time is over, before there is an answer the connection is closed, which frees the lock,
+// too.
+func (s *session) unlock(ctx context.Context, until time.Time, n number, m *mode) (had bool, err error) {
+	if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, func() { closeSocket(s.conn) })()
+	}
 	sent := time.Now()
-	err = s.conn.QueryRow(context.Background(), "SELECT "+m.free+n.params(), n.args()...).Scan(&had)
-	if !stop() && err != nil {
+	s.limit(until.Sub(sent))
+	err = s.conn.QueryRow(context.Background(), m.calls(n).free, n.args()...).Scan(&had)
+	switch inTime := s.limited.Stop(); {
+	case err == nil:
+		s.heard = sent
+	case !inTime:
+		err = errors.Join(context.DeadlineExceeded, err)
+	default:
 		err = errors.Join(ctx.Err(), err)
 	}
-	if err == nil {
-		s.heard = sent
-	}
 	return had, err
+}
+
+// limit has the connection closed after a time, unless limited is stopped before.
+func (s *session) limit(after time.Duration) {
+	if s.limited == nil {
+		s.limited = time.AfterFunc(after, func() { closeSocket(s.conn) })
+		return
+	}
+	s.limited.Reset(after)
 }

@@ -27,7 +27,7 @@ func (s *session) sinceNote() string {
 		if n++; n > sinceMost {
 			break
 		}
-		fmt.Fprintf(&b, " %s=%s", h.number, h.info.CreatedAt.Format(time.RFC3339Nano))
+		fmt.Fprintf(&b, " %s=%s", h.number, h.since.UTC().Format(time.RFC3339Nano))
 	}
 	b.WriteString(" " + sinceEnds)
 	return b.String()

@@ -44,7 +44,7 @@ func (l *Locker) AcquireTx(ctx context.Context, tx pgx.Tx, key lock.Key, o TxOpt
 		limit = max(time.Until(at)*9/10, time.Millisecond) // so that the answer comes before ctx ends
 	}
 	if limit <= 0 {
-		_, err := t.ask(ctx, tx, t.waiting())
+		_, err := t.ask(ctx, tx, t.calls().waitXact)
 		return t.explain(err)
 	}
 	return t.within(ctx, tx, limit)
@@ -60,7 +60,7 @@ func (l *Locker) TryAcquireTx(ctx context.Context, tx pgx.Tx, key lock.Key, o Tx
 	if t.heldHere() {
 		return t.locked()
 	}
-	got, err := t.ask(ctx, tx, t.mode.tryXact+t.number.params())
+	got, err := t.ask(ctx, tx, t.calls().tryXact)
 	switch {
 	case err != nil:
 		return t.explain(err)
@@ -102,7 +102,7 @@ func (l *Locker) inTx(ctx context.Context, key lock.Key, o TxOptions) (*inTx, er
 	return t, nil
 }
 
-func (t *inTx) waiting() string { return t.mode.lockXact + t.number.params() + "::text = ''" }
+func (t *inTx) calls() *calls { return t.mode.calls(t.number) }
 
 // ask asks for the lock in the transaction, after a look at it, in one statement. It is
 // not prepared, as a pooler may have no place for that.
@@ -140,7 +140,7 @@ func (t *inTx) within(ctx context.Context, tx pgx.Tx, limit time.Duration) error
 	err = savepoint.QueryRow(ctx, "SELECT before FROM (SELECT pg_catalog.current_setting('lock_timeout') AS before OFFSET 0) s "+
 		"WHERE pg_catalog.set_config('lock_timeout', $1, true) IS NOT NULL", pgx.QueryExecModeExec, fmt.Sprint(ms)).Scan(&before)
 	if err == nil {
-		_, err = t.ask(ctx, savepoint, t.waiting())
+		_, err = t.ask(ctx, savepoint, t.calls().waitXact)
 	}
 	if err == nil {
 		_, err = savepoint.Exec(ctx, "SELECT pg_catalog.set_config('lock_timeout', $1, true)", pgx.QueryExecModeExec, before)

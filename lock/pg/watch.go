@@ -123,10 +123,10 @@ func (s *session) beat() error {
 	case left <= 0:
 		return errSilent
 	}
-	limit := time.AfterFunc(left, func() { closeSocket(s.conn) })
+	s.limit(left)
 	_, err := s.conn.Exec(context.Background(), "SELECT "+s.sinceNote())
 	switch {
-	case !limit.Stop():
+	case !s.limited.Stop():
 		return errSilent
 	case err != nil:
 		return err
