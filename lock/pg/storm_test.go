@@ -58,7 +58,7 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context) (conte
 	bounded := limited(t)
 	for end, i := time.Now().Add(took), 0; i < clients; i++ {
 		all.Go(func() {
-			for time.Now().Before(end) {
+			for time.Now().Before(end) || (held.Load() == 0 || failed.Load() == 0) && bounded.Err() == nil { // on a slow machine, longer
 				ctx, cancel := ending(bounded)
 				h, err := lockers[i].Acquire(ctx, k)
 				cancel()
@@ -93,12 +93,14 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context) (conte
 	check(t, acquireNow(t, lockers[0], k).Release())
 }
 
-// TestNestedStorm has many nest locks in any order, in three processes' worth of Lockers,
-// give up at any time, and lose their sessions, while others are killed. Nobody is ever
-// two, deadlocks are found, and nothing stays.
+// TestNestedStorm has many nest locks in any order, in three processes' worth of Lockers, as
+// writers and readers, wait and try, give up at any time, and lose their sessions, while
+// other processes are killed that hold or wait. A writer is always alone, deadlocks are
+// found, and nothing stays.
 func TestNestedStorm(t *testing.T) {
 	t.Parallel()
 	const clients, lockers = 80, 3
+	const reader, writer = 1, 1000 // as they count in inside
 	conn := database(t)
 	var keys []lock.Key
 	var inside [6]atomic.Int64
@@ -111,24 +113,36 @@ func TestNestedStorm(t *testing.T) {
 	}
 	bounded := limited(t)
 	end := time.Now().Add(stormTakes())
-	var had, gaveUp, deadlocks, lost atomic.Int64
+	var had, gaveUp, deadlocks, lost, killed atomic.Int64
+	enter := func(n int, who int64) {
+		if all := inside[n].Add(who); who == writer && all != writer || all%writer > 0 && all >= writer {
+			t.Errorf("%d writers and %d readers have %v", all/writer, all%writer, keys[n])
+		}
+	}
 	var nest func(ctx context.Context, l *pg.Locker, depth int) error
 	nest = func(ctx context.Context, l *pg.Locker, depth int) error {
 		n := rand.N(len(keys))
-		h, err := l.Acquire(ctx, keys[n])
+		acquire, who := l.Acquire, int64(writer)
+		switch rand.N(8) {
+		case 0:
+			acquire = l.TryAcquire
+		case 1, 2:
+			acquire, who = l.AcquireShared, reader
+		case 3:
+			acquire, who = l.TryAcquireShared, reader
+		}
+		h, err := acquire(ctx, keys[n])
 		if err != nil {
 			return err
 		}
 		had.Add(1)
-		if c := inside[n].Add(1); c != 1 {
-			t.Errorf("%d have %v", c, keys[n])
-		}
+		enter(n, who)
 		if depth > 0 {
 			err = nest(h.Context(ctx), l, depth-1)
 		} else {
 			time.Sleep(rand.N(2 * time.Millisecond)) // work
 		}
-		inside[n].Add(-1)
+		inside[n].Add(-who)
 		if depth == 2 && rand.N(10) == 0 { // the outermost, which takes nobody else's with it
 			sessions, herr := l.Holders(bounded, keys[n])
 			if herr == nil && len(sessions) == 1 && sessions[0].PID == h.Info().PID && l.EndSession(bounded, sessions[0]) == nil {
@@ -156,11 +170,12 @@ func TestNestedStorm(t *testing.T) {
 				}
 				err := nest(ctx, all[n%lockers], rand.N(3))
 				cancel()
+				var locked *lock.ErrLocked
 				switch {
 				case err == nil:
 				case errors.Is(err, pg.ErrDeadlock):
 					deadlocks.Add(1)
-				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, lock.ErrReentrant), errors.Is(err, lock.ErrLost):
+				case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, lock.ErrLost), errors.As(err, &locked):
 					gaveUp.Add(1)
 				default:
 					t.Error(err)
@@ -170,14 +185,21 @@ func TestNestedStorm(t *testing.T) {
 	}
 	group.Go(func() {
 		for time.Now().Before(end) {
-			c := start(t, conn, 0)
-			c.Order("acquire " + keys[rand.N(len(keys))].Name)
-			time.Sleep(rand.N(100 * time.Millisecond)) // any moment will do
+			c, n := start(t, conn, 0), rand.N(len(keys))
+			c.Order("acquire " + keys[n].Name)
+			if rand.N(2) == 0 {
+				time.Sleep(rand.N(100 * time.Millisecond)) // any moment will do
+			} else if line, _ := c.Line(); line == "held" {
+				enter(n, writer)
+				inside[n].Add(-writer)
+				killed.Add(1)
+			}
 			_ = c.Cmd.Process.Kill()
 		}
 	})
 	group.Wait()
-	t.Logf("%d had, %d gave up, %d deadlocks, %d sessions were ended", had.Load(), gaveUp.Load(), deadlocks.Load(), lost.Load())
+	t.Logf("%d had, %d gave up, %d deadlocks, %d sessions were ended, %d holders killed",
+		had.Load(), gaveUp.Load(), deadlocks.Load(), lost.Load(), killed.Load())
 	if had.Load() == 0 || gaveUp.Load() == 0 {
 		t.Error("this test shows nothing")
 	}
