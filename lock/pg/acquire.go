@@ -58,13 +58,13 @@ type attempt struct {
 	sent    time.Time
 
 	waited bool // the server has let it wait
-	told   bool // the Observer has been told that it waits, in this process's line
+	told   bool // the Observer has been told that it waits
 
 	mu       sync.Mutex // guards inTheWay, which a wait's end and its announcement find out
-	inTheWay []who      // as the last look found
+	inTheWay *who       // as the last look found; nil if it has found nobody
 }
 
-func (a *attempt) found() []who {
+func (a *attempt) found() *who {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.inTheWay
@@ -162,7 +162,7 @@ func (a *attempt) find(ctx context.Context) error {
 		case !elsewhere:
 		case !a.try && !a.first:
 			first = a.place.first
-			a.tellInLine()
+			a.tell()
 		case a.mustAsk && !a.mayWait:
 			asks = l.asks
 		default:

@@ -68,16 +68,12 @@ func (a *attempt) grantHeard() error {
 	return s.beat()
 }
 
-// tellInLine tells an Observer, once, of a wait that begins in this process's line.
-func (a *attempt) tellInLine() {
+// tell tells an Observer of the wait, once.
+func (a *attempt) tell() {
 	if a.locker.options.Observer == nil || a.told {
 		return
 	}
 	a.told = true
-	a.tell()
-}
-
-func (a *attempt) tell() {
 	locked := a.locked()
 	a.locker.observe(a.key, lock.Event{Kind: lock.EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
 }
@@ -88,12 +84,11 @@ func (a *attempt) announce() (end func(waited bool)) {
 	if a.locker.options.Observer == nil || a.told {
 		return func(bool) {}
 	}
-	told, over := false, make(chan struct{})
+	over := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(noticeAfter, func() {
 		defer close(over)
-		if a.look(ctx, a.session); len(a.found()) > 0 {
-			told = true
+		if a.look(ctx, a.session); a.found() != nil {
 			a.tell()
 		}
 	})
@@ -102,7 +97,7 @@ func (a *attempt) announce() (end func(waited bool)) {
 		if !timer.Stop() {
 			<-over
 		}
-		if waited && !told {
+		if waited {
 			a.tell()
 		}
 	}
@@ -154,7 +149,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 		return a.wrap(fmt.Errorf("%w: %w", a.locker.tooMany(), err))
 	case errors.Is(err, errBrokenOff), ctx.Err() == nil, errors.Is(err, ErrCollision), errors.Is(err, ErrSpaceClash):
 		return a.wrap(err)
-	case a.waited || len(a.found()) > 0 || time.Since(a.sent) >= noticeAfter:
+	case a.waited || a.found() != nil || time.Since(a.sent) >= noticeAfter:
 		return a.gaveUp(ctx)
 	}
 	return a.wrap(endOf(ctx)) // nobody is known to be in the way

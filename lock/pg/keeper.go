@@ -212,7 +212,11 @@ func (k *keeper) judge(s *session, seen, there, waiting bool, sent time.Time) bo
 func (k *keeper) end(pid uint32, started time.Time) {
 	for begun, wait := time.Now(), 10*time.Millisecond; ; wait *= 2 {
 		limited, cancel := context.WithTimeout(context.Background(), k.locker.silence/3)
-		err := k.ask(limited, func(ctx context.Context, conn *pgx.Conn) error { return terminate(ctx, conn, pid, started) })
+		err := k.ask(limited, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid, 500) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`,
+				int32(pid), started)
+			return err
+		})
 		cancel()
 		// The server itself will notice, at last: see settings.
 		if err == nil || errors.Is(err, errClosed) || time.Since(begun) > 2*k.locker.silence {
@@ -222,25 +226,22 @@ func (k *keeper) end(pid uint32, started time.Time) {
 	}
 }
 
-// terminate ends a session, if it is the one that is meant, and waits for a moment for it
-// to be gone.
-func terminate(ctx context.Context, conn *pgx.Conn, pid uint32, started time.Time) error {
-	_, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid, 500) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`,
-		int32(pid), started)
-	return err
-}
-
-// blockers tells who is in the way of a session that waits, without a look at all locks
-// there are: those who hold the lock first.
-func (k *keeper) blockers(ctx context.Context, pid uint32) (all []who, err error) {
+// blocker tells who is in the way of a session that waits, without a look at all locks
+// there are: one who holds the lock, if there is one; nil if it is nobody.
+func (k *keeper) blocker(ctx context.Context, pid uint32) (w *who, err error) {
 	err = k.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, `SELECT `+whoColumns+` FROM unnest(pg_blocking_pids($1)) WITH ORDINALITY b (blocker, at)
-			JOIN pg_stat_activity a ON a.pid = blocker ORDER BY coalesce(wait_event_type = 'Lock', false), at`, int32(pid))
-		if err != nil {
-			return err
+		var found who
+		err := conn.QueryRow(ctx, `SELECT a.pid, coalesce(a.application_name, ''), coalesce(a.client_hostname, host(a.client_addr), ''),
+			a.state_change, coalesce(a.query, '') FROM unnest(pg_blocking_pids($1)) WITH ORDINALITY b (blocker, at)
+			JOIN pg_stat_activity a ON a.pid = blocker ORDER BY coalesce(wait_event_type = 'Lock', false), at LIMIT 1`, int32(pid)).
+			Scan(&found.pid, &found.cmd, &found.host, &found.since, &found.query)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err == nil:
+			w = &found
 		}
-		all, err = pgx.CollectRows(rows, whoOf)
 		return err
 	})
-	return all, err
+	return w, err
 }

@@ -81,7 +81,9 @@ func entry(rows pgx.CollectableRow) (lock.Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	e.Info.Mode = modeName(mode)
+	if mode == "ShareLock" {
+		e.Info.Mode = shared.name
+	}
 	if queryStart != nil {
 		e.QueryStart = *queryStart
 	}
@@ -98,22 +100,12 @@ func entry(rows pgx.CollectableRow) (lock.Entry, error) {
 		e.BlockedBy = append(e.BlockedBy, int(pid))
 	}
 	switch {
-	case sub == 1 && name != nil:
+	case name != nil:
 		e.Key = lock.Key{Space: *space, Name: *name}
-	case sub == 1:
-		e.Key = lock.Key{Space: Numbers, Name: n.String()}
 	case space != nil:
-		e.Key = lock.Key{Space: *space, Name: strconv.FormatInt(int64(int32(objid)), 10)}
+		e.Key = lock.Key{Space: *space, Name: strconv.Itoa(int(n.id))}
 	default:
 		e.Key = lock.Key{Space: Numbers, Name: n.String()}
 	}
 	return e, nil
-}
-
-// modeName is LockInfo.Mode for pg_locks.mode.
-func modeName(mode string) string {
-	if mode == "ShareLock" {
-		return shared.name
-	}
-	return exclusive.name
 }

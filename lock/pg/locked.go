@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/jackc/pgx/v5"
 )
 
 // who is a session of the server, whatever program's.
@@ -16,13 +15,6 @@ type who struct {
 	host  string
 	since *time.Time // its last change of state
 	query string
-}
-
-const whoColumns = `a.pid, coalesce(a.application_name, ''), coalesce(a.client_hostname, host(a.client_addr), ''), a.state_change, coalesce(a.query, '')`
-
-func whoOf(rows pgx.CollectableRow) (w who, err error) {
-	err = rows.Scan(&w.pid, &w.cmd, &w.host, &w.since, &w.query)
-	return w, err
 }
 
 func (w who) info(n number) *lock.LockInfo {
@@ -44,8 +36,8 @@ func (a *attempt) locked() *lock.ErrLocked {
 	locked := &lock.ErrLocked{Path: a.key.String(), State: lock.StateHeld, Evidence: EvidenceSessionHolds}
 	h, _ := a.locker.lines.inTheWay(a.number)
 	switch {
-	case len(a.found()) > 0:
-		locked.Info = a.found()[0].info(a.number)
+	case a.found() != nil:
+		locked.Info = a.found().info(a.number)
 	case h != nil:
 		info := h.Info()
 		locked.Info = &info
@@ -74,10 +66,10 @@ func (a *attempt) look(ctx context.Context, s *session) {
 	}
 	limited, cancel := context.WithTimeout(ctx, min(lookPatience, a.locker.silence/3))
 	defer cancel()
-	if all, err := a.locker.keeper.blockers(limited, s.pid); err == nil {
+	if w, err := a.locker.keeper.blocker(limited, s.pid); err == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.inTheWay = all
+		a.inTheWay = w
 	}
 }
 
