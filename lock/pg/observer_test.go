@@ -64,6 +64,25 @@ func TestObserver(t *testing.T) {
 	}
 }
 
+// TestObserverOfWaitBegunAgain: a wait that is broken off, as the outer hold is released, is
+// the same wait when it goes on elsewhere.
+func TestObserverOfWaitBegunAgain(t *testing.T) {
+	r, hot := &recorder{}, key()
+	l := open(t, pg.Options{Observer: r})
+	elsewhere := acquire(t, open(t, pg.Options{}), hot)
+	outer := acquire(t, l, key())
+	came := begin(l, outer.Context(limited(t)), hot)
+	eventually(t, "the wait is told", func() bool { return r.count(lock.EventWaiting) == 1 })
+	check(t, outer.Release())
+	untilWaiting(t, l, hot)
+	check(t, elsewhere.Release())
+	check(t, await(t, "the lock", came).mustHave(t).Release())
+	if n := r.count(lock.EventWaiting); n != 1 {
+		t.Errorf("one wait is told %d times", n)
+	}
+	wantIdle(t, l)
+}
+
 // TestObserverOfLoss: a loss is told once, whoever finds out, and is no release.
 func TestObserverOfLoss(t *testing.T) {
 	for name, find := range map[string]func(*pg.Hold){
