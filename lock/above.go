@@ -41,6 +41,9 @@ func (h *FileHold) Environ(env []string) []string {
 
 // environ is Environ for a caller that has h.mu.
 func (h *FileHold) environ(env []string) []string {
+	if h.stillHolds("hand on") == nil {
+		_ = h.recall() // a child may write the next note
+	}
 	above, kept := []held{}, make([]string, 0, len(env)+1)
 	for _, e := range env {
 		if value, is := strings.CutPrefix(e, heldVar+"="); is {

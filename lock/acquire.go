@@ -47,10 +47,14 @@ type attempt struct {
 	// siblingLock is the sibling, open and locked. It is nil before step 1, in fallback
 	// mode, and after overtaking somebody stopped.
 	siblingLock *platform.File
-	fallback    bool // the kernel has no locks here, as step 1 has found
+	siblingInfo platform.Info // of siblingLock, as we found it
+	siblingGone bool          // siblingLock was removed since, or replaced
+	fallback    bool          // the kernel has no locks here, as step 1 has found
 
 	// reclaimed is the dead holder that the lock was taken over from; nil if it was free.
 	reclaimed *ErrLocked
+	// untold is reclaimed, if that could not be written into the sibling.
+	untold *ErrLocked
 }
 
 // patience is the difference between Acquire and TryAcquire: how long to wait for others.
@@ -167,7 +171,7 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 		// tidies up.
 		info, err := f.Stat()
 		if err == nil && info.Links > 0 {
-			a.siblingLock = f
+			a.siblingLock, a.siblingInfo, a.siblingGone = f, info, false
 			a.at(stepSiblingChecked)
 			return nil
 		}
@@ -223,10 +227,11 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 	state, evidence := a.judge(ctx, f, a.kernelFactOf(f))
 	locked := a.locked(a.file.Path, f, state, evidence)
 	if state != StateDead {
+		a.addNote(locked)
 		return nil, locked
 	}
 	a.at(stepJudged)
-	if err := a.reclaim(ctx, f); err != nil {
+	if err := a.reclaim(ctx, f, locked); err != nil {
 		return nil, err
 	}
 	a.reclaimed = locked
@@ -289,7 +294,18 @@ func (p *place) lockedByKernel(path string, f *finding) *ErrLocked {
 	locked := p.locked(path, nil, StateHeld, EvidenceKernelLockHeld)
 	who := p.whoHas(f, nil)
 	locked.Info, locked.Gone, locked.Shared, locked.Processes = who.info, who.gone, who.shared, who.processes
+	p.addNote(locked)
 	return locked
+}
+
+// addNote adds the note of the holder, if there is one.
+func (p *place) addNote(locked *ErrLocked) {
+	c := cmp.Or(locked.Info, locked.Gone)
+	if c == nil || c.Nonce == "" || c.Mode == modeShared {
+		return
+	}
+	m := p.memory()
+	locked.Note, locked.NotedAt = m.noteOf(c)
 }
 
 func (p *place) locked(path string, f *finding, s State, e Evidence) *ErrLocked {

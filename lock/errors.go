@@ -71,6 +71,11 @@ type ErrLocked struct {
 	// (see FileHold.Attach). They are Processes, as far as they can be seen.
 	Gone *LockInfo
 
+	// Note is what the holder, or the one who has gone, last said of its work (see
+	// FileHold.Note), and NotedAt when.
+	Note    string
+	NotedAt time.Time
+
 	// Shared says that readers have the lock. Processes are the holders, each reader one,
 	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
 	// Info is nil.
@@ -114,6 +119,9 @@ func (e *ErrLocked) Error() string {
 	} else if who := e.who(); who != "" {
 		b.WriteString(" by ")
 		b.WriteString(who)
+	}
+	if e.Note != "" {
+		fmt.Fprintf(&b, ", at %q", e.Note)
 	}
 	fmt.Fprintf(&b, ": %s", e.Evidence)
 	switch {

@@ -18,8 +18,8 @@ func (f File) Park(park func(step string)) File {
 // is written into a file that is at its path already; elsewhere the file appears with it.
 var (
 	AcquireSteps = slices.Concat(siblingSteps, creating(createSteps))
-	ReclaimSteps = slices.Concat(siblingSteps, names(stepJudged), creating(markerSteps), names(stepReread, stepDeadRemoved, stepMarkerRemoved))
-	ReleaseSteps = names(stepOwned, stepRemoved, stepOwnUnlocked, stepUnlocked)
+	ReclaimSteps = slices.Concat(siblingSteps, names(stepJudged), creating(markerSteps), names(stepDeadTold, stepReread, stepDeadRemoved, stepMarkerRemoved))
+	ReleaseSteps = names(stepOwned, stepRemoved, stepEndTold, stepOwnUnlocked, stepUnlocked)
 
 	siblingSteps = names(stepSiblingLocked, stepSiblingChecked)
 )
@@ -45,11 +45,13 @@ const (
 	StepJudged        = string(stepJudged)
 	StepMarkerCreated = string(stepMarkerCreated)
 	StepMarkerWritten = string(stepMarkerWritten)
+	StepDeadTold      = string(stepDeadTold)
 	StepReread        = string(stepReread)
 	StepDeadRemoved   = string(stepDeadRemoved)
 	StepMarkerReread  = string(stepMarkerReread)
 	StepOwned         = string(stepOwned)
 	StepRemoved       = string(stepRemoved)
+	StepEndTold       = string(stepEndTold)
 	StepOwnUnlocked   = string(stepOwnUnlocked)
 	StepSharedDropped = string(stepSharedDropped)
 	StepAlone         = string(stepAlone)
@@ -63,9 +65,9 @@ const (
 // Those of fallback mode, where a claim is written before it appears.
 var (
 	FallbackSteps        = names(stepWritten, stepCreated, stepChecked)
-	FallbackReclaimSteps = names(stepJudged, stepMarkerWritten, stepMarkerCreated, stepRightWritten, stepRightCreated,
+	FallbackReclaimSteps = names(stepJudged, stepMarkerWritten, stepMarkerCreated, stepDeadTold, stepRightWritten, stepRightCreated,
 		stepReread, stepDeadRemoved, stepMarkerRemoved)
-	FallbackReleaseSteps = names(stepOwned, stepRightWritten, stepRightCreated, stepRemoved, stepOwnUnlocked)
+	FallbackReleaseSteps = names(stepOwned, stepRightWritten, stepRightCreated, stepRemoved, stepEndTold, stepOwnUnlocked)
 )
 
 func names(of ...step) (names []string) {
@@ -134,3 +136,48 @@ func (e ErrLocked) At(now time.Time, cause error) *ErrLocked {
 	e.now, e.Cause = now, cause
 	return &e
 }
+
+// NoteIn returns the note that is in a sibling, whosever it is.
+func NoteIn(f File) string {
+	p, err := f.locate()
+	if err != nil {
+		panic(err)
+	}
+	if m := p.memory(); m.note != nil {
+		return m.note.Note
+	}
+	return ""
+}
+
+// EncodeNote and EncodeEnd make what is written into a sibling.
+func EncodeNote(nonce string, pid int, note string, at time.Time, after string) ([]byte, error) {
+	return encodeNote(noteRecord{Nonce: nonce, PID: pid, Note: note, At: at, After: after})
+}
+
+func EncodeEnd(info LockInfo, ended time.Time) []byte {
+	_, claim := fitting(info)
+	return encodeEnd(claim, ended)
+}
+
+// Where they lie.
+const (
+	NoteOffset  = noteOffset
+	LastOffset  = lastOffset
+	SiblingSize = siblingSize
+)
+
+// Remembered decodes what lies in a sibling from the fence on.
+func Remembered(data []byte) (note string, p *Predecessor) {
+	var m memory
+	m.decode(data)
+	if m.note != nil {
+		note = m.note.Note
+	}
+	return note, m.predecessor()
+}
+
+// EncodeRecord makes a record of any object.
+func EncodeRecord(object []byte) []byte { return encodeRecord(object) }
+
+// OwnLocksCount reports whether a killed holder is known by its own lock.
+const OwnLocksCount = platform.OwnLocks

@@ -37,17 +37,8 @@ func (h *FileHold) Fence() (int64, error) {
 	if a.mode == platform.Shared {
 		return 0, pathError("fence", a.file.Path, fmt.Errorf("readers have none: %w", errors.ErrUnsupported))
 	}
-	switch {
-	case h.isLost:
-		return 0, pathError("fence", a.file.Path, ErrLost)
-	case h.left:
-		return 0, pathError("fence", a.file.Path, errReleased)
-	}
 	// A holder who was robbed must not get a greater number than the present one.
-	if err := h.own.isOurs(); errors.Is(err, ErrLost) {
-		h.lose()
-		return 0, pathError("fence", a.file.Path, err)
-	} else if err != nil {
+	if err := h.stillHolds("fence"); err != nil {
 		return 0, err
 	}
 	// Only the holder comes here, so to others reading and raising is one step.
@@ -71,24 +62,43 @@ func (h *FileHold) Fence() (int64, error) {
 	return fence, nil
 }
 
-// readFence returns 0 where there is no fence yet, or only the NULs that a loss of power
-// left of it. Any other content is not ours to change, and an error.
-func readFence(f *platform.File) (int64, error) {
-	contents, err := f.Read(maxClaim)
-	if err != nil {
-		return 0, err
+// stillHolds returns an error for op if the lock is not this holder's any more, or if that
+// can't be told. The caller has h.mu.
+func (h *FileHold) stillHolds(op string) error {
+	switch {
+	case h.isLost:
+		return pathError(op, h.Path(), ErrLost)
+	case h.left:
+		return pathError(op, h.Path(), errReleased)
 	}
-	line := contents[min(fenceOffset, len(contents)):min(fenceOffset+fenceDigits+1, len(contents))]
+	err := h.own.isOurs()
+	if errors.Is(err, ErrLost) {
+		h.lose()
+		err = pathError(op, h.Path(), err)
+	}
+	return err
+}
+
+func readFence(f *platform.File) (int64, error) {
+	m, err := readMemory(f)
+	switch {
+	case err != nil:
+		return 0, err
+	case m.alien:
+		return 0, errAlien
+	case m.fence == math.MaxInt64:
+		return 0, errors.New("no greater number is left")
+	}
+	return m.fence, nil
+}
+
+// parseFence returns 0 where there is no fence yet, or only the NULs that a loss of power
+// left of it. Any other content is not ours to change, and not ok.
+func parseFence(line []byte) (fence int64, ok bool) {
 	if len(bytes.Trim(line, "\x00")) == 0 {
-		return 0, nil
+		return 0, true
 	}
 	digits, ended := bytes.CutSuffix(line, []byte{'\n'})
 	fence, err := strconv.ParseInt(string(digits), 10, 64)
-	if !ended || len(digits) != fenceDigits || err != nil || fence < 0 {
-		return 0, errors.New("the file holds something else than a fence")
-	}
-	if fence == math.MaxInt64 {
-		return 0, errors.New("no greater number is left")
-	}
-	return fence, nil
+	return fence, ended && len(digits) == fenceDigits && err == nil && fence >= 0
 }

@@ -35,6 +35,9 @@ type FileHold struct {
 	retrying bool       // a goroutine goes on letting go
 	isLost   bool
 	fence    int64    // 0: not asked for yet
+	before   memory   // of the sibling, as we found it; see recall
+	recalled bool     // before has been read
+	unused   bool     // nobody was given the lock, so it leaves no word
 	handed   *os.File // the own file, as children get it; nil without any
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -20,6 +21,14 @@ type Status struct {
 	// Gone is the claim of a holder who has gone, and whose processes still have the lock
 	// (see FileHold.Attach). They are Processes, as far as they can be seen.
 	Gone *LockInfo `json:"gone,omitempty"`
+
+	// Note is what the holder, or the one who has gone, last said of its work (see
+	// FileHold.Note), and NotedAt when.
+	Note    string    `json:"note,omitempty"`
+	NotedAt time.Time `json:"noted_at,omitzero"`
+
+	// Last is who had a free lock before: see FileHold.Predecessor.
+	Last *Predecessor `json:"last,omitempty"`
 
 	// Shared says that readers have the lock. Processes are the holders, each reader one,
 	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
@@ -56,10 +65,21 @@ func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status
 		status, betweenSteps, err := p.inspectOnce(ctx, locks, last)
 		if err != nil || !betweenSteps || last {
 			status.Waiters = p.waiters(locks)
+			p.remember(&status)
 			return status, err
 		}
 		sleep(ctx, passage)
 		locks, _ = platform.ListKernelLocks() // the one we had is too old by now
+	}
+}
+
+// remember adds what the sibling remembers.
+func (p *place) remember(s *Status) {
+	m := p.memory()
+	if s.State == StateFree {
+		s.Last = m.predecessor()
+	} else if !s.Shared {
+		s.Note, s.NotedAt = m.noteOf(s.Info, s.Gone)
 	}
 }
 

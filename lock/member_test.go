@@ -20,6 +20,7 @@ import (
 //	acquire, shared, try, try-shared   "held", or "locked: EVIDENCE"; before it "waiting", if it waits
 //	give up shared                     the same, after a little
 //	release                            "released", or "lost"
+//	note TEXT                          "noted"
 //	park STEP                          no answer; "parked" when that step is reached, and then nothing more before "go"
 //	close all                          "closed": it has lost its files, as if it were ending
 //	fallback                           no answer; as on a system without kernel locks from here on
@@ -44,6 +45,13 @@ func member(path string, orders *bufio.Scanner) {
 		case "close":
 			closeAll(path)
 			fmt.Println("closed")
+			continue
+		case "note":
+			if err := held.Note(arg); err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			fmt.Println("noted")
 			continue
 		case "fallback":
 			f = f.WithoutKernelLock()

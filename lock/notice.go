@@ -95,5 +95,6 @@ func (p *place) holder() *ErrLocked {
 	}
 	locked.State, locked.Evidence, locked.Info = status.State, status.Evidence, status.Info
 	locked.Gone, locked.Shared, locked.Processes = status.Gone, status.Shared, status.Processes
+	p.addNote(locked)
 	return locked
 }

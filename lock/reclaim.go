@@ -24,11 +24,16 @@ import (
 // create in between is lost; one that they create after is theirs.
 //
 // A crash leaves the dead claim, or none, and at most a marker, whose owner is dead.
-func (a *attempt) reclaim(ctx context.Context, dead *finding) error {
+//
+// What is known of the holder's end is written down before the file goes, which says who it
+// was.
+func (a *attempt) reclaim(ctx context.Context, dead *finding, who *ErrLocked) error {
 	marker, err := a.takeMarker(ctx, a.marker, markerSteps)
 	if err != nil {
 		return err
 	}
+	a.rememberDead(who)
+	a.at(stepDeadTold)
 	err = a.remove(ctx, a.file.Path, dead, stepReread)
 	if err == nil {
 		a.at(stepDeadRemoved)

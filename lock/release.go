@@ -68,6 +68,10 @@ func (h *FileHold) letGo() (err error) {
 			}
 			err = fmt.Errorf("%w (nobody has the lock any more: its file says so, and goes as soon as it can be removed)", err)
 		}
+		if !h.isLost {
+			h.rememberEnd()
+		}
+		a.at(stepEndTold)
 		h.left = true
 	}
 	if cerr := h.own.file.Close(); cerr != nil {

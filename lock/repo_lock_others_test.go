@@ -39,7 +39,7 @@ func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
 					t.Error(err)
 				}
 				putFile(t, path, []byte(successor), time.Time{})
-				before = treeState(t, filepath.Dir(path))
+				before = treeState(t, filepath.Dir(path), ".lock.flock") // it remembers who died
 				return false
 			}
 			_, err := l.Lock(repoID, "push")
@@ -47,7 +47,7 @@ func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
 			if before == nil {
 				t.Fatal("the pid was not asked for")
 			}
-			sameTree(t, before, treeState(t, filepath.Dir(path)))
+			sameTree(t, before, treeState(t, filepath.Dir(path), ".lock.flock"))
 		})
 	}
 }

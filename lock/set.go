@@ -60,7 +60,10 @@ func acquireAll(ctx context.Context, files []File, acquire func(File, context.Co
 	for _, f := range ordered {
 		held, err := acquire(f, ctx)
 		if err != nil {
-			return nil, joined(err, s.Release())
+			for _, h := range slices.Backward(s.held) {
+				err = joined(err, h.(*FileHold).releaseUnused())
+			}
+			return nil, err
 		}
 		s.held = append(s.held, held)
 		// As in AcquireKeys: two paths may be one lock, and a lost one ends the wait.

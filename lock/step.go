@@ -19,6 +19,7 @@ const (
 	stepMarkerLocked  step = "marker locked"
 	stepMarkerChecked step = "marker checked"
 	stepMarkerWritten step = "marker written"
+	stepDeadTold      step = "dead holder remembered"
 	stepReread        step = "dead claim read again"
 	stepDeadRemoved   step = "dead claim removed"
 	stepMarkerRemoved step = "marker removed"
@@ -28,6 +29,7 @@ const (
 
 	stepOwned       step = "ownership checked"
 	stepRemoved     step = "lock file removed"
+	stepEndTold     step = "release remembered"
 	stepOwnUnlocked step = "own lock dropped"
 	stepUnlocked    step = "sibling unlocked"
 

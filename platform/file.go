@@ -99,6 +99,9 @@ const KeepsMarks = keepsMarks
 // set-id, umask and default ACLs may take away, or a write clear; this one stays.
 func (i Info) Marked() bool { return keepsMarks && i.Mode&fs.ModeSticky != 0 }
 
+// Path is the path by which the file was opened, or linked.
+func (f *File) Path() string { return f.path }
+
 // ID identifies the file, once Stat or IsAt has been called.
 func (f *File) ID() FileID { return f.id }
 
@@ -159,6 +162,12 @@ func (f *File) Read(limit int) ([]byte, error) {
 		data = data[:len(data)+n]
 	}
 	return nil, f.error("read", ErrTooLarge)
+}
+
+// ReadAt reads from an offset on, as much as there is, up to the length of data.
+func (f *File) ReadAt(data []byte, offset int64) (n int, err error) {
+	n, err = f.readAt(data, offset)
+	return n, f.error("read", err)
 }
 
 // Holds reports whether data is all that is in the file.

@@ -1,0 +1,300 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// TestNote: whoever looks at a held lock, or is refused, sees the last note, and when it
+// was made.
+func TestNote(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Cmd: "job"}
+	held := tryHold(t, f)
+	shows := func(want string) {
+		t.Helper()
+		s, err := f.Inspect(t.Context())
+		if err != nil || s.Note != want || want == "" != s.NotedAt.IsZero() || time.Since(s.NotedAt) > time.Minute && want != "" {
+			t.Errorf("Inspect: %q, %s, %v; want %q", s.Note, s.NotedAt, err, want)
+		}
+		_, err = f.TryAcquire(t.Context())
+		if l := asLocked(t, err); l.Note != want || !l.NotedAt.Equal(s.NotedAt) || strings.Contains(err.Error(), ", at ") != (want != "") {
+			t.Errorf("TryAcquire: %v, with %q, %s; want %q", err, l.Note, l.NotedAt, want)
+		}
+	}
+	shows("")
+	for _, note := range []string{"step 1", strings.Repeat("ü", 512), "<a&b>\u2028\x00\x1b\"\\", "s"} {
+		check(t, held.Note(note))
+		shows(note)
+	}
+	for _, long := range []string{strings.Repeat("x", 1025), strings.Repeat("\x01", 1024)} {
+		if err := held.Note(long); !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("%d bytes: %v; want ErrInvalidName", len(long), err)
+		}
+	}
+	shows("s")
+	letGo(t, held)
+	if err := held.Note("late"); err == nil || !strings.Contains(err.Error(), "was released") {
+		t.Errorf("after Release: %v", err)
+	}
+	held = tryHold(t, f)
+	shows("")
+	check(t, os.Remove(f.Path))
+	if err := held.Note("late"); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("robbed: %v; want ErrLost", err)
+	}
+	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Error(err)
+	}
+	reader, err := f.TryAcquireShared(t.Context())
+	check(t, err)
+	defer letGo(t, reader)
+	if reader.Info().Mode != "" {
+		if err := reader.Note("x"); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a reader: %v; want ErrUnsupported", err)
+		}
+	}
+}
+
+// TestNote_Whole: others look at what one notes, all the time, and never see half of it.
+func TestNote_Whole(t *testing.T) {
+	const notes = 10_000
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	held := tryHold(t, f)
+	defer letGo(t, held)
+	over := make(chan struct{})
+	var looking sync.WaitGroup
+	seen := make([]map[string]bool, 3)
+	for i := range seen {
+		seen[i] = map[string]bool{}
+		looking.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				note := lock.NoteIn(f)
+				if i == 0 { // as whoever wants the lock
+					_, err := f.TryAcquire(t.Context())
+					var locked *lock.ErrLocked
+					if !errors.As(err, &locked) {
+						t.Error(err)
+						return
+					}
+					note = locked.Note
+				}
+				seen[i][note] = true
+			}
+		})
+	}
+	for n := range notes {
+		size := 1024 // of which any two mix well
+		if n%2 == 0 {
+			size = 1 + rand.IntN(size)
+		}
+		check(t, held.Note(strings.Repeat(string('a'+rune(n%26)), size)))
+	}
+	close(over)
+	looking.Wait()
+	if note := lock.NoteIn(f); note != strings.Repeat(string('a'+rune((notes-1)%26)), 1024) {
+		t.Errorf("in the end it is %q", note)
+	}
+	for i, notes := range seen {
+		for note := range notes {
+			if note != "" && strings.Trim(note, note[:1]) != "" {
+				t.Errorf("looker %d saw %q", i, note)
+			}
+		}
+		t.Logf("looker %d saw %d notes", i, len(notes))
+	}
+}
+
+// TestNoteAbove: a process below writes the note of its holder, of the innermost or the one
+// that it names, and of nobody who has it no more.
+func TestNoteAbove(t *testing.T) {
+	dir := t.TempDir()
+	f, inner := lock.File{Path: filepath.Join(dir, "a.lock")}, lock.File{Path: filepath.Join(dir, "b.lock")}
+	t.Setenv("HOLDFAST_HELD", "")
+	if err := lock.NoteAbove("", "x"); !errors.Is(err, lock.ErrInvalidName) {
+		t.Errorf("under no lock: %v; want ErrInvalidName", err)
+	}
+	held, innermost := tryHold(t, f), tryHold(t, inner)
+	value := heldIn(t, innermost.Environ(held.Environ(nil)))
+	check(t, lock.NoteAbove("", "inside"))
+	t.Chdir(dir)
+	check(t, lock.NoteAbove("a.lock", "outside"))
+	for file, want := range map[string]string{f.Path: "outside", inner.Path: "inside"} {
+		if s, err := (lock.File{Path: file}).Inspect(t.Context()); err != nil || s.Note != want {
+			t.Errorf("%s: %q, %v; want %q", file, s.Note, err, want)
+		}
+	}
+	for path, text := range map[string]string{"c.lock": "x", "a.lock": strings.Repeat("x", 2000)} {
+		if err := lock.NoteAbove(path, text); !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("%s: %v; want ErrInvalidName", path, err)
+		}
+	}
+	letGo(t, innermost)
+	late := func() {
+		t.Helper()
+		before := treeState(t, dir)
+		if err := lock.NoteAbove("b.lock", "late"); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("%v; want ErrLost", err)
+		}
+		sameTree(t, before, treeState(t, dir))
+	}
+	late()
+	next := tryHold(t, inner)
+	check(t, next.Note("next"))
+	late()
+	letGo(t, next)
+	letGo(t, held)
+	check(t, os.Remove(inner.Path+".flock"))
+	late()
+
+	t.Setenv("HOLDFAST_HELD", strings.ReplaceAll(value, dir, t.TempDir()+"/gone"))
+	if err := lock.NoteAbove("", "x"); err == nil {
+		t.Error("noted in a folder that is not there")
+	}
+	reader, err := f.TryAcquireShared(t.Context())
+	check(t, err)
+	defer letGo(t, reader)
+	heldIn(t, reader.Environ(nil))
+	if err := lock.NoteAbove("", "x"); reader.Info().Mode != "" && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("under a reader: %v; want ErrUnsupported", err)
+	}
+}
+
+// TestNote_TooLate: a note that arrives when its writer has the lock no more is nobody
+// else's, and says nothing of who came after.
+func TestNote_TooLate(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	letGo(t, tryHold(t, f))
+	held := tryHold(t, f)
+	check(t, held.Note("old"))
+	sibling, err := os.OpenFile(f.Path+".flock", os.O_RDWR, 0)
+	check(t, err)
+	defer sibling.Close()
+	old := make([]byte, lock.LastOffset-lock.NoteOffset)
+	n, err := sibling.ReadAt(old, lock.NoteOffset)
+	check(t, err)
+	letGo(t, held)
+	arrives := func() { t.Helper(); check(t, second(sibling.WriteAt(old[:n], lock.NoteOffset))) }
+
+	held = tryHold(t, f)
+	check(t, held.Note("new"))
+	arrives()
+	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "" {
+		t.Errorf("%q, %v; want none", s.Note, err)
+	}
+	check(t, held.Note("newer"))
+	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "newer" {
+		t.Errorf("%q, %v", s.Note, err)
+	}
+	letGo(t, held)
+	arrives()
+	if p := predecessor(t, f); p == nil || p.Info.Nonce != held.Info().Nonce || p.How != lock.EndReleased || p.Note != "" {
+		t.Errorf("%+v; want who came after, without a note", p)
+	}
+}
+
+// hostileAreas are contents of a sibling that are no records.
+var hostileAreas = map[string]func() []byte{
+	"random":     func() []byte { return randomBytes(lock.SiblingSize - lock.NoteOffset) },
+	"ones":       func() []byte { return slices.Repeat([]byte{0xff}, lock.SiblingSize-lock.NoteOffset) },
+	"lines":      func() []byte { return slices.Repeat([]byte{'\n'}, lock.SiblingSize-lock.NoteOffset) },
+	"brackets":   func() []byte { return record(strings.Repeat("[", 1900)) },
+	"null":       func() []byte { return record("null") },
+	"number":     func() []byte { return record("1e999") },
+	"types":      func() []byte { return record(`{"nonce":1,"holder":"x","note":{}}`) },
+	"empty":      func() []byte { return record(`{}`) },
+	"no pid":     func() []byte { return record(`{"nonce":"","holder":{"pid":-1,"created_at":"2026-01-02T03:04:05Z"}}`) },
+	"half":       func() []byte { return record(`{"nonce":"N","pid":7,"note":"x"}`)[:20] },
+	"bad sum":    func() []byte { return append([]byte("00000000"), record(`{"nonce":"N","pid":7,"note":"x"}`)[8:]...) },
+	"binary":     func() []byte { return append([]byte("\x80\x00\x00\x7f\xff\xff\xff\xff"), randomBytes(3000)...) },
+	"short":      func() []byte { return []byte("x") },
+	"no newline": func() []byte { return record(`{"nonce":"N","pid":7,"note":"x"}`)[:41] },
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	return b
+}
+
+// TestMemory_Hostile: what is no record is ignored, in either place, and written over.
+func TestMemory_Hostile(t *testing.T) {
+	for name, content := range hostileAreas {
+		for _, offset := range []int{lock.NoteOffset, lock.LastOffset} {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+			text := append(make([]byte, offset), content()...)
+			putFile(t, f.Path+".flock", text[:min(len(text), lock.SiblingSize)], time.Time{})
+			if s, err := f.Inspect(t.Context()); err != nil || s.Last != nil {
+				t.Errorf("%s at %d: %+v, %v", name, offset, s.Last, err)
+			}
+			held := tryHold(t, f)
+			if p, err := held.Predecessor(); err != nil || p != nil {
+				t.Errorf("%s at %d: %+v, %v", name, offset, p, err)
+			}
+			_, err := f.TryAcquire(t.Context())
+			if l := asLocked(t, err); l.Note != "" {
+				t.Errorf("%s at %d: %v", name, offset, l)
+			}
+			check(t, held.Note("mine"))
+			letGo(t, held)
+			if p := predecessor(t, f); p == nil || p.Info.PID != os.Getpid() || p.Note != "mine" || p.How != lock.EndReleased {
+				t.Errorf("%s at %d: %+v", name, offset, p)
+			}
+		}
+	}
+}
+
+// record makes a record with its right checksum.
+func record(object string) []byte { return lock.EncodeRecord([]byte(object)) }
+
+// TestMemory_Golden: what is written into a sibling stays what it is.
+func TestMemory_Golden(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	holder := lock.LockInfo{PID: 4242, CreatedAt: at, Cmd: "push", Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Hostname: "builder", KernelLock: "ext4:64768:131090"}
+	end := lock.EncodeEnd(holder, at.Add(time.Minute))
+	note, err := lock.EncodeNote("BCDEFGHIJKLMNOPQRSTUVWXYZA", 4243, "step 3 of 7: make", at.Add(2*time.Minute), string(end[:8]))
+	check(t, err)
+	for name, got := range map[string][]byte{"sibling_last.json": end, "sibling_note.json": note} {
+		want := strings.TrimSpace(string(getFile(t, filepath.Join("testdata", name))))
+		if string(got) != string(record(want)) {
+			t.Errorf("%s: %s; want %s", name, got, record(want))
+		}
+	}
+	data := make([]byte, lock.SiblingSize)
+	copy(data[2:], fmt.Sprintf("%020d\n", 42))
+	copy(data[lock.NoteOffset:], note)
+	copy(data[lock.LastOffset:], end)
+	text, p := lock.Remembered(data[2:])
+	if text != "step 3 of 7: make" || p == nil || p.How != lock.EndUnknown || p.Info.PID != 4243 {
+		t.Errorf("%q, %+v; want one who vanished after the last", text, p)
+	}
+}
+
+func FuzzMemory(f *testing.F) {
+	for _, content := range hostileAreas {
+		f.Add(append(make([]byte, lock.NoteOffset-2), content()...))
+		f.Add(append(make([]byte, lock.LastOffset-2), content()...))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		note, p := lock.Remembered(data)
+		if p != nil && (p.Info.PID == 0 && p.How != lock.EndUnknown || len(p.Note) > lock.SiblingSize) || len(note) > lock.SiblingSize {
+			t.Errorf("%q, %+v", note, p)
+		}
+	})
+}

@@ -1,0 +1,206 @@
+package lock
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// End says how a holder came to an end.
+type End string
+
+const (
+	// EndReleased: it gave up the lock.
+	EndReleased End = "released"
+	// EndDied: it died while it had the lock. Evidence says how that is known.
+	EndDied End = "died"
+	// EndPresumed: nothing but its age spoke against it, and it was taken for dead.
+	EndPresumed End = "taken for dead"
+	// EndUnknown: its lock file is gone, and it left no word. Somebody removed the file.
+	EndUnknown End = "unknown"
+)
+
+// Predecessor is who had a lock before.
+type Predecessor struct {
+	// Info is the claim. A long Cmd is cut. Of a holder whose end is EndUnknown only PID and
+	// Nonce are known.
+	Info LockInfo `json:"holder"`
+	How  End      `json:"how"`
+	// Ended is when it released the lock; zero if it did not, or that is not known.
+	Ended time.Time `json:"ended,omitzero"`
+	// Evidence is why it was judged dead; empty for one who released.
+	Evidence Evidence `json:"evidence,omitempty"`
+	// Note is what it last said of its work (see FileHold.Note), and NotedAt when.
+	Note    string    `json:"note,omitempty"`
+	NotedAt time.Time `json:"noted_at,omitzero"`
+}
+
+// Predecessor returns who had the lock before this holder, exclusively; nil if nothing is
+// known of anybody. Readers leave no word, nor do programs that take part without holdfast
+// (unless they died), nor whoever took the lock without being given it (a cancelled
+// Acquire). It is kept in the sibling, and lost with it.
+//
+// One FileHold always gives the same answer. After Release or a loss (ErrLost), it gives
+// only what was asked for before. Other errors are the system's, from reading the sibling.
+func (h *FileHold) Predecessor() (*Predecessor, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.recalled {
+		if err := h.stillHolds("look back from"); err != nil {
+			return nil, err
+		}
+		if err := h.recall(); err != nil {
+			return nil, err
+		}
+	}
+	m := h.before
+	if dead := h.attempt.untold; dead != nil {
+		m.last, m.lastSum = endOf(dead), ""
+		if _, at := m.noteOf(dead.Info); at.IsZero() {
+			m.note = nil
+		}
+	}
+	return m.predecessor(), nil
+}
+
+// predecessor is who ended last; nil if that is not known. See memory.go for whose note
+// counts.
+func (m *memory) predecessor() *Predecessor {
+	var p Predecessor
+	n := m.note
+	switch {
+	case n != nil && n.After == m.lastSum && (m.last == nil || m.last.Info.Nonce != n.Nonce):
+		p = Predecessor{Info: LockInfo{PID: n.PID, Nonce: n.Nonce}, How: EndUnknown}
+	case m.last != nil:
+		p = Predecessor{Info: m.last.Info, How: m.last.How, Ended: m.last.Ended, Evidence: m.last.Evidence}
+	default:
+		return nil
+	}
+	p.Note, p.NotedAt = m.noteOf(&p.Info)
+	return &p
+}
+
+// wasHeld reports whether a dead claim is that of an exclusive holder. (Of those who died
+// while claiming there is none. A readers' file does not say who read last.)
+func wasHeld(c *LockInfo) bool { return c != nil && c.Mode != modeShared }
+
+func sameHolding(a, b LockInfo) bool {
+	return a.PID == b.PID && a.CreatedAt.Equal(b.CreatedAt) && a.Nonce == b.Nonce
+}
+
+// endOf tells the end of a holder who was judged dead.
+func endOf(dead *ErrLocked) *lastRecord {
+	l := &lastRecord{How: EndDied, Evidence: dead.Evidence}
+	l.Info, _ = fitting(*dead.Info)
+	switch dead.Evidence {
+	case EvidenceAged:
+		l.How = EndPresumed
+	case EvidenceSaysReleased:
+		l.How = EndReleased
+	}
+	return l
+}
+
+// rememberDead writes into the sibling how a dead holder ended, before its lock file goes.
+// So the next one knows even if this one dies on the way, is a reader, or only breaks the
+// lock. What can't be written is kept for this one: reclaiming must not fail for it.
+func (a *attempt) rememberDead(dead *ErrLocked) {
+	a.untold = nil
+	if !wasHeld(dead.Info) {
+		return
+	}
+	a.untold = dead
+	f, done, err := a.openMemory(os.O_RDWR)
+	if err != nil {
+		return
+	}
+	defer done()
+	m, err := readMemory(f)
+	if err == nil && m.last != nil && sameHolding(m.last.Info, *dead.Info) { // it told by itself
+		a.untold = nil
+		return
+	}
+	object, err := json.Marshal(endOf(dead))
+	if err == nil && f.WriteAt(encodeRecord(object), lastOffset) == nil {
+		a.untold = nil
+	}
+}
+
+// rememberEnd writes into the sibling that this holder has released the lock, when its name
+// has gone, and its kernel locks not yet. Errors are ignored, as a release must not fail for
+// it. The caller has h.mu.
+//
+// Everybody behind waits for us. So package json is left out, for the reason that
+// LockInfo.encode gives. And whether the sibling that we have locked is still at its path is
+// known only if there was a note; if not, what we write is lost with it.
+func (h *FileHold) rememberEnd() {
+	a := h.attempt
+	if h.unused || a.mode == platform.Shared {
+		return
+	}
+	claim := bytes.TrimSuffix(h.own.data, []byte{'\n'})
+	if len(claim) > maxRemembered {
+		_, claim = fitting(h.own.claim)
+	}
+	record := encodeEnd(claim, a.now())
+	if f := a.siblingLock; f != nil && !a.siblingGone {
+		if notAlien(f, a.siblingInfo) == nil {
+			_ = f.WriteAt(record, lastOffset)
+		}
+		return
+	}
+	if f, done, err := a.openMemory(os.O_RDWR); err == nil {
+		_ = f.WriteAt(record, lastOffset)
+		_ = done()
+	}
+}
+
+// encodeEnd makes the record of a release from the holder's claim.
+func encodeEnd(claim []byte, ended time.Time) []byte {
+	b := make([]byte, 0, len(claim)+128)
+	b = append(append(b, `{"holder":`...), claim...)
+	b = ended.UTC().AppendFormat(append(b, `,"ended":"`...), time.RFC3339Nano)
+	b = append(b, `","how":"released"}`...)
+	return encodeRecord(b)
+}
+
+// releaseUnused is Release for a lock that its caller never got. The one before stays the
+// predecessor of the next.
+func (h *FileHold) releaseUnused() error {
+	h.mu.Lock()
+	h.unused = true
+	h.mu.Unlock()
+	return h.Release()
+}
+
+// maxRemembered bounds the claim in a record. The rest is room for the other fields, with
+// the longest Evidence.
+const maxRemembered = siblingSize - lastOffset - 256
+
+// fitting shortens a claim so that it fits in a record, and encodes it. Another program's
+// may be of any size.
+func fitting(c LockInfo) (LockInfo, []byte) {
+	for {
+		data, err := c.encode(nil)
+		if err == nil && len(data) <= maxRemembered {
+			return c, data[:len(data)-1]
+		}
+		end := len(c.Cmd) / 2
+		for end > 0 && !utf8.RuneStart(c.Cmd[end]) {
+			end--
+		}
+		switch {
+		case err != nil || c.Cmd == "":
+			c = LockInfo{PID: c.PID, CreatedAt: c.CreatedAt}
+		case end == 0:
+			c.Cmd = ""
+		default:
+			c.Cmd = strings.TrimSuffix(c.Cmd[:end], "…") + "…"
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package lock_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// predecessor acquires the lock, and returns who had it before.
+func predecessor(t *testing.T, f lock.File) *lock.Predecessor {
+	t.Helper()
+	held := tryHoldSoon(t, f)
+	defer letGo(t, held)
+	p, err := held.Predecessor()
+	check(t, err)
+	return p
+}
+
+// wantPredecessor checks who had the lock before; at a step, if step is not empty. It is
+// the same for whoever looks at the free lock afterwards, and then it is us.
+func wantPredecessor(t *testing.T, f lock.File, pid int, how lock.End, evidence lock.Evidence, note string) *lock.Predecessor {
+	t.Helper()
+	p := predecessor(t, f)
+	if p == nil {
+		t.Fatalf("nobody; want pid %d, %s", pid, how)
+	}
+	if p.Info.PID != pid || p.How != how || p.Evidence != evidence || p.Note != note || p.Note == "" != p.NotedAt.IsZero() {
+		t.Errorf("%+v; want pid %d, %s, by %q, at %q", p, pid, how, evidence, note)
+	}
+	if how != lock.EndReleased && !p.Ended.IsZero() {
+		t.Errorf("ended %s", p.Ended)
+	}
+	s, err := f.Inspect(t.Context())
+	if err != nil || s.Last == nil || s.Last.Info.PID != os.Getpid() || s.Last.How != lock.EndReleased || time.Since(s.Last.Ended) > time.Minute {
+		t.Errorf("free: %+v, %v; want that we released", s.Last, err)
+	}
+	return p
+}
+
+// TestPredecessor: whoever comes next knows who had the lock, how that ended, and at what.
+// The holders are processes of their own, and those who die are killed.
+func TestPredecessor(t *testing.T) {
+	hold := func(t *testing.T, f lock.File, orders ...string) *child {
+		t.Helper()
+		p := start(t, "member", f.Path)
+		p.Do("try", "held")
+		for _, o := range orders {
+			verb, _, _ := strings.Cut(o, " ")
+			p.Do(o, map[string]string{"note": "noted", "release": "released"}[verb])
+		}
+		return p
+	}
+	free, dead := lock.Evidence(""), lock.EvidenceKernelLockFree
+	if !lock.OwnLocksCount {
+		dead = lock.EvidenceProcessGone
+	}
+	for name, test := range map[string]func(t *testing.T, f lock.File){
+		"nobody": func(t *testing.T, f lock.File) {
+			if p := predecessor(t, f); p != nil {
+				t.Errorf("%+v", p)
+			}
+		},
+		"released": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "release")
+			got := wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "")
+			if got.Info.Cmd != "member" || time.Since(got.Ended) > time.Minute || got.Ended.Before(got.Info.CreatedAt) {
+				t.Errorf("%+v", got)
+			}
+			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, free, "")
+		},
+		"released, with a note": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "note step 1", "note step 2", "release")
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "step 2")
+			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, free, "") // the note was not ours
+		},
+		"killed": func(t *testing.T, f lock.File) {
+			hold(t, f, "note earlier", "release")
+			p := hold(t, f)
+			p.Kill()
+			got := wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "")
+			if got.Info.Cmd != "member" || got.Info.Nonce == "" {
+				t.Errorf("%+v", got)
+			}
+		},
+		"killed, with a note": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "note step 1", "note step 2\t\x1b[31m")
+			p.Kill()
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 2\t\x1b[31m")
+		},
+		"killed twice": func(t *testing.T, f lock.File) {
+			hold(t, f, "note first").Kill()
+			p := start(t, "member", f.Path)
+			p.Do("acquire", "held")
+			p.Kill()
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "")
+		},
+		"of another program": func(t *testing.T, f lock.File) {
+			hold(t, f, "note earlier", "release")
+			putDeadClaim(t, f.Path)
+			got := wantPredecessor(t, f, getClaimPID(t, deadClaim), lock.EndDied, lock.EvidenceProcessGone, "")
+			if got.Info.CreatedAt.IsZero() {
+				t.Errorf("%+v", got)
+			}
+		},
+		"taken for dead": func(t *testing.T, f lock.File) {
+			putClaim(t, f.Path, lock.LockInfo{PID: 7, CreatedAt: time.Now().Add(-time.Hour), Hostname: "elsewhere", Cmd: "far"})
+			f.StaleAfter = time.Minute
+			wantPredecessor(t, f, 7, lock.EndPresumed, lock.EvidenceAged, "")
+		},
+		"vanished": func(t *testing.T, f lock.File) {
+			hold(t, f, "release")
+			p := hold(t, f, "note step 3")
+			check(t, os.Remove(f.Path))
+			p.Do("release", "lost")
+			s, err := f.Inspect(t.Context())
+			if err != nil || s.Last == nil || s.Last.How != lock.EndUnknown || s.Last.Note != "step 3" {
+				t.Errorf("%+v, %v", s.Last, err)
+			}
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndUnknown, free, "step 3")
+			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, free, "") // that is over
+		},
+		"broken": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "note step 3")
+			p.Kill()
+			eventually(t, "it is dead", func() bool { s, err := f.Break(t.Context()); return err == nil && s.State == lock.StateDead })
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
+		},
+		"a reader in between": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "note step 3")
+			p.Kill()
+			reader, err := f.AcquireShared(t.Context())
+			check(t, err)
+			if got, err := reader.Predecessor(); err != nil || got == nil || got.Note != "step 3" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			letGo(t, reader)
+			if reader.Info().Mode == "" {
+				t.Skip("needs shared locks, to have a reader in between")
+			}
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
+		},
+		"whoever gave up in between": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "note step 3")
+			p.Kill()
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := f.Park(func(step string) {
+				if step == lock.StepClaimed {
+					cancel()
+				}
+			}).Acquire(ctx)
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			other := tryHold(t, lock.File{Path: f.Path + "z"})
+			if _, err := lock.TryAcquireAll(t.Context(), f, lock.File{Path: other.Path()}); err == nil {
+				t.Error("two have it")
+			}
+			letGo(t, other)
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
+		},
+		"died between dead and living": func(t *testing.T, f lock.File) {
+			for _, step := range []string{lock.StepDeadTold, lock.StepReread, lock.StepDeadRemoved} {
+				p := hold(t, f, "note step 3")
+				p.Kill()
+				reclaimer := start(t, "member", f.Path)
+				reclaimer.Order("park " + step)
+				reclaimer.Do("acquire", "parked")
+				reclaimer.Kill()
+				wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
+			}
+		},
+		"killed in its release": func(t *testing.T, f lock.File) {
+			for step, how := range map[string]lock.End{
+				lock.StepOwned: lock.EndDied, lock.StepRemoved: lock.EndUnknown, lock.StepEndTold: lock.EndReleased, lock.StepOwnUnlocked: lock.EndReleased,
+			} {
+				p := start(t, "member", f.Path)
+				p.Order("park " + step)
+				p.Do("acquire", "held")
+				p.Do("note step 3", "noted")
+				p.Do("release", "parked")
+				p.Kill()
+				evidence := free
+				if how == lock.EndDied {
+					evidence = dead
+				}
+				wantPredecessor(t, f, p.Cmd.Process.Pid, how, evidence, "step 3")
+			}
+		},
+		"sibling replaced while held": func(t *testing.T, f lock.File) {
+			p := hold(t, f)
+			check(t, errors.Join(os.WriteFile(f.Path+".new", nil, 0o600), os.Rename(f.Path+".new", f.Path+".flock")))
+			p.Do("note step 3", "noted")
+			p.Do("release", "released")
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "step 3")
+		},
+		"sibling removed while held": func(t *testing.T, f lock.File) {
+			p := hold(t, f, "note step 3")
+			check(t, os.Remove(f.Path+".flock"))
+			p.Do("release", "released")
+			if got := predecessor(t, f); got != nil {
+				t.Errorf("%+v", got)
+			}
+		},
+		"a fence": func(t *testing.T, f lock.File) {
+			held := tryHold(t, f)
+			fence, err := held.Fence()
+			check(t, err)
+			check(t, held.Note("noted"))
+			letGo(t, held)
+			held = tryHold(t, f)
+			next, err := held.Fence()
+			if err != nil || next <= fence {
+				t.Errorf("after %d came %d, %v", fence, next, err)
+			}
+			if p, err := held.Predecessor(); err != nil || p == nil || p.Note != "noted" {
+				t.Errorf("%+v, %v", p, err)
+			}
+			check(t, held.Note("mine"))
+			letGo(t, held)
+			if last := fenceOf(t, f); last <= next {
+				t.Errorf("after %d came %d", next, last)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { test(t, lock.File{Path: filepath.Join(t.TempDir(), ".lock")}) })
+	}
+}
+
+// TestPredecessor_Once: it is of before, whatever happens while the lock is held, and is
+// told later only to whom it was told before.
+func TestPredecessor_Once(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	letGo(t, tryHold(t, f))
+	for name, before := range map[string]func(held *lock.FileHold) error{
+		"asked at once": func(held *lock.FileHold) error { return second(held.Predecessor()) },
+		"noted":         func(held *lock.FileHold) error { return held.Note("mine") },
+		"handed on": func(held *lock.FileHold) error {
+			heldIn(t, held.Environ(nil))
+			return lock.NoteAbove("", "a child's")
+		},
+	} {
+		held := tryHold(t, f)
+		check(t, before(held))
+		letGo(t, held)
+		if p, err := held.Predecessor(); err != nil || p == nil || p.Info.Nonce == held.Info().Nonce {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	held := tryHold(t, f)
+	letGo(t, held)
+	if p, err := held.Predecessor(); err == nil || p != nil || !strings.Contains(err.Error(), "was released") {
+		t.Errorf("after Release: %+v, %v; want an error that says so", p, err)
+	}
+	robbed := tryHold(t, f)
+	check(t, os.Remove(f.Path))
+	if p, err := robbed.Predecessor(); !errors.Is(err, lock.ErrLost) || p != nil {
+		t.Errorf("robbed: %+v, %v; want ErrLost", p, err)
+	}
+	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Error(err)
+	}
+}
+
+// TestPredecessor_Fallback: without kernel locks there may be no sibling to remember. Who
+// died is known from the claim that was taken over; once somebody notes, the rest as well.
+func TestPredecessor_Fallback(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}.WithoutKernelLock()
+	dead := func(note string) *child {
+		p := start(t, "member", f.Path)
+		p.Order("fallback")
+		p.Do("try", "held")
+		if note != "" {
+			p.Do("note "+note, "noted")
+		}
+		p.Kill()
+		return p
+	}
+	p := dead("")
+	isAbsent(t, f.Path+".flock")
+	held := tryHoldSoon(t, f)
+	got, err := held.Predecessor()
+	if err != nil || got == nil || got.Info.PID != p.Cmd.Process.Pid || got.How != lock.EndDied {
+		t.Errorf("%+v, %v", got, err)
+	}
+	letGo(t, held)
+	isAbsent(t, f.Path+".flock")
+	p = dead("step 3")
+	wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, lock.EvidenceProcessGone, "step 3")
+}
+
+// TestPredecessor_Long: a claim of any size is remembered, cut if need be.
+func TestPredecessor_Long(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Cmd: strings.Repeat("größe\x01<", 900)}
+	letGo(t, tryHold(t, f))
+	p := wantPredecessor(t, f, os.Getpid(), lock.EndReleased, "", "")
+	cut, is := strings.CutSuffix(p.Info.Cmd, "…")
+	if !is || len(cut) < 100 || !strings.HasPrefix(f.Cmd, cut) || p.Info.Nonce == "" {
+		t.Errorf("%+v", p)
+	}
+	f.Cmd = ""
+	for _, c := range []lock.LockInfo{
+		{PID: 1 << 22, Cmd: strings.Repeat("\x01", 8000)},
+		{PID: 1 << 22, Cmd: "x", Hostname: strings.Repeat("h", 20000)},
+	} {
+		c.CreatedAt = time.Now().Add(-time.Hour).UTC()
+		putClaim(t, f.Path, c)
+		f.StaleAfter = time.Minute
+		if p := predecessor(t, f); p == nil || p.Info.PID != c.PID || !p.Info.CreatedAt.Equal(c.CreatedAt) || len(p.Info.Cmd)+len(p.Info.Hostname) > 2000 {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// TestPredecessor_OldSibling: what an earlier holdfast left in the sibling is read as such,
+// and its fence kept.
+func TestPredecessor_OldSibling(t *testing.T) {
+	for name, old := range map[string]string{
+		"empty":           "",
+		"fence":           "\x00\x00" + fmt.Sprintf("%020d\n", 42),
+		"fence and bytes": "XY" + fmt.Sprintf("%020d\n", 42) + "0123456789",
+		"power lost":      strings.Repeat("\x00", 100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+			putFile(t, f.Path+".flock", []byte(old), time.Time{})
+			if p := predecessor(t, f); p != nil {
+				t.Errorf("%+v", p)
+			}
+			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, "", "")
+			if got := string(getFile(t, f.Path+".flock")); len(old) < 64 && !strings.HasPrefix(got, old) {
+				t.Errorf("it is now %q", got[:64])
+			}
+		})
+	}
+}
+
+// TestPredecessor_SparesData: a file named like a sibling may be somebody's.
+func TestPredecessor_SparesData(t *testing.T) {
+	for name, content := range map[string]string{
+		"text":  strings.Repeat("not a sibling at all\n", 150),
+		"large": strings.Repeat("\x00", lock.SiblingSize) + "\n",
+	} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+		putFile(t, f.Path+".flock", []byte(content), time.Time{})
+		putDeadClaim(t, f.Path)
+		held := tryHold(t, f)
+		if err := held.Note("x"); err == nil {
+			t.Errorf("%s: noted", name)
+		}
+		if p, err := held.Predecessor(); err != nil || p == nil || p.How != lock.EndDied {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+		letGo(t, held)
+		if got := string(getFile(t, f.Path+".flock")); got != content {
+			t.Errorf("%s: the file has now %q", name, got)
+		}
+	}
+}
+
+func getClaimPID(t *testing.T, claim string) int {
+	t.Helper()
+	var c lock.LockInfo
+	check(t, json.Unmarshal([]byte(claim), &c))
+	return c.PID
+}
