@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -19,12 +20,15 @@ import (
 const (
 	lockVar  = "HOLDFAST_LOCK"  // the lock files, absolute, a line each
 	fenceVar = "HOLDFAST_FENCE" // FileHold.Fence of each, decimal
+
+	predecessorVar = "HOLDFAST_PREDECESSOR" // FileHold.Predecessor of each, JSON; empty if there is none
 )
 
 // hold is what is needed of a *lock.FileHold; a test has one that it can lose.
 type hold interface {
 	Path() string
 	Fence() (int64, error)
+	Predecessor() (*lock.Predecessor, error)
 	Lost() <-chan struct{}
 	Attach(*exec.Cmd) error
 	Environ([]string) []string
@@ -107,7 +111,7 @@ func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
 	if len(held) == 0 {
 		return nil
 	}
-	var paths, fences []string
+	var paths, fences, before []string
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, fenceVar+"=") })
 	for _, h := range held {
 		paths = append(paths, h.Path())
@@ -118,9 +122,14 @@ func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
 			}
 			fences = append(fences, strconv.FormatInt(fence, 10))
 		}
+		who, err := predecessorOf(h)
+		if err != nil {
+			return err
+		}
+		before = append(before, who)
 		env = h.Environ(env)
 	}
-	env = append(env, lockVar+"="+strings.Join(paths, "\n"))
+	env = append(env, lockVar+"="+strings.Join(paths, "\n"), predecessorVar+"="+strings.Join(before, "\n"))
 	if !o.shared {
 		env = append(env, fenceVar+"="+strings.Join(fences, "\n"))
 	}
@@ -135,6 +144,16 @@ func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
 		}
 	}
 	return nil
+}
+
+// predecessorOf returns who had a lock before, in a line of JSON; "" if that is nobody.
+func predecessorOf(h hold) (string, error) {
+	p, err := h.Predecessor()
+	if err != nil || p == nil {
+		return "", err
+	}
+	line, err := plainjson.Line(p)
+	return strings.TrimSuffix(string(line), "\n"), err
 }
 
 // launch starts the command, and reports when it has started and when it has

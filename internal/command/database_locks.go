@@ -90,16 +90,18 @@ func (d *database) acquire(ctx context.Context, names []string, shared, try bool
 	return held, nil
 }
 
-// sessionHold is a lock that a session has for us. Children can't have it, too.
+// sessionHold is a lock that a session has for us. Children can't have it, too, and the
+// database remembers nobody who had it before.
 type sessionHold struct {
 	lock.Hold
 	key lock.Key
 }
 
-func (h sessionHold) Path() string                   { return h.key.String() }
-func (h sessionHold) Attach(*exec.Cmd) error         { return lock.ErrUnsupported }
-func (h sessionHold) Environ(env []string) []string  { return env }
-func (h sessionHold) LeaveToChildren() (bool, error) { return false, h.Release() }
+func (h sessionHold) Path() string                            { return h.key.String() }
+func (h sessionHold) Predecessor() (*lock.Predecessor, error) { return nil, nil }
+func (h sessionHold) Attach(*exec.Cmd) error                  { return lock.ErrUnsupported }
+func (h sessionHold) Environ(env []string) []string           { return env }
+func (h sessionHold) LeaveToChildren() (bool, error)          { return false, h.Release() }
 
 // answerPatience bounds the answer to a question.
 const answerPatience = 10 * time.Second

@@ -132,6 +132,13 @@ The command inherits standard input, output and error, and finds in its environm
                    Readers (-shared) have none. For several LOCKs both variables have a
                    line for each, in the order in which they were taken
 
+  HOLDFAST_PREDECESSOR
+                   JSON, {"holder": {...}, "how", "ended", "evidence", "note",
+                   "noted_at"}: who had the lock before; how that ended, one of
+                   released, died, taken for dead, unknown; and its last note (see
+                   holdfast help note). Empty if nothing is known; a line for each of
+                   several LOCKs
+
   HOLDFAST_HELD    JSON, [{"path", "nonce", "pid"}]: the locks held by holdfast and by
                    the processes above it. Whoever wants one of them again is refused
                    at once, as long as that nonce is in the lock file
@@ -187,7 +194,9 @@ Nothing is changed by looking, and nobody who waits for the lock is disturbed.
            the holder has gone. "gone" is the claim of a holder who has gone, and whose
            processes still have the lock. "shared" says that readers have it;
            "processes" are the holders, where the kernel's list tells more than the
-           claim; "waiters" are in the order of the queue, with the time since when they
+           claim; "note" is what the holder last said of its work, at "noted_at"; "last"
+           is who had a free lock last, as in HOLDFAST_PREDECESSOR (see holdfast help
+           run); "waiters" are in the order of the queue, with the time since when they
            wait (both Linux)
 
 exit codes:

@@ -119,6 +119,9 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		if s.Gone != nil {
 			evidence += fmt.Sprintf("; its holder, pid %d, has gone", s.Gone.PID)
 		}
+		if s.Note != "" {
+			evidence += fmt.Sprintf("; at \"%s\"", cell(s.Note))
+		}
 		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.State, pid, host, age, label, evidence, visible(s.Path))
 		if !waiting {
 			return err

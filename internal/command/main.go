@@ -30,7 +30,7 @@ const (
 	exitUsage     = 64
 	exitMovedOn   = 65 // ledger append
 	exitNotHad    = 75
-	exitLost      = 118 // run
+	exitLost      = 118 // run, note
 	exitCannotRun = 126
 	exitNotFound  = 127
 	exitSignal    = 128 // and the signal's number
@@ -141,6 +141,8 @@ func commands() []command {
 			summary: "tell the same of every lock below a folder"},
 		{name: "watch", synopsis: watchSynopsis, help: watchHelp, do: (*app).watch, direct: true,
 			summary: "show what becomes of locks"},
+		{name: "note", synopsis: noteSynopsis, help: noteHelp, do: (*app).note,
+			summary: "say, under a lock, at which step the work is"},
 		{name: "break", synopsis: breakSynopsis, help: breakHelp, database: breakDatabase, do: (*app).breakLock,
 			summary: "remove the lock file of a dead holder"},
 		{name: "doctor", synopsis: doctorSynopsis, help: doctorHelp, do: (*app).doctor,

@@ -115,12 +115,13 @@ type fakeHold struct {
 	release error
 }
 
-func (h *fakeHold) Path() string                   { return "/fake" }
-func (h *fakeHold) Fence() (int64, error)          { return 1, nil }
-func (h *fakeHold) Lost() <-chan struct{}          { return h.lost }
-func (h *fakeHold) Attach(*exec.Cmd) error         { return lock.ErrUnsupported }
-func (h *fakeHold) Environ(env []string) []string  { return env }
-func (h *fakeHold) LeaveToChildren() (bool, error) { return false, h.release }
+func (h *fakeHold) Path() string                            { return "/fake" }
+func (h *fakeHold) Fence() (int64, error)                   { return 1, nil }
+func (h *fakeHold) Lost() <-chan struct{}                   { return h.lost }
+func (h *fakeHold) Attach(*exec.Cmd) error                  { return lock.ErrUnsupported }
+func (h *fakeHold) Environ(env []string) []string           { return env }
+func (h *fakeHold) LeaveToChildren() (bool, error)          { return false, h.release }
+func (h *fakeHold) Predecessor() (*lock.Predecessor, error) { return nil, nil }
 
 func TestCommandIsEndedWhenLockIsLost(t *testing.T) {
 	t.Setenv(mainVar, "1")

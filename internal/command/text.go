@@ -108,6 +108,15 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 		if s.Info != nil && len(s.Processes) <= 1 {
 			line("since", since(s.Info))
 		}
+		if s.Note != "" {
+			line("note", noted(s.Note, s.NotedAt))
+		}
+	} else if p := s.Last; p != nil {
+		line("last", words.who(&p.Info))
+		line("ended", ended(p))
+		if p.Note != "" {
+			line("note", noted(p.Note, p.NotedAt))
+		}
 	}
 	why := map[lock.State]string{
 		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
@@ -134,8 +143,29 @@ func (words *words) holder(s lock.Status) (what, text string) {
 	return "holder", words.who(s.Info)
 }
 
-func since(h *lock.LockInfo) string {
-	return fmt.Sprintf("%s (%s)", h.CreatedAt.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(h.CreatedAt)))
+func since(h *lock.LockInfo) string { return moment(h.CreatedAt) }
+
+func moment(t time.Time) string {
+	return fmt.Sprintf("%s (%s)", t.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(t)))
+}
+
+// noted shows a note, and how old it is.
+func noted(text string, at time.Time) string {
+	return fmt.Sprintf("%s (%s)", visible(shorten(text, 300)), ago(time.Since(at)))
+}
+
+// ended says how the last holder of a free lock ended.
+func ended(p *lock.Predecessor) string {
+	text := visible(string(p.How))
+	switch {
+	case p.How == lock.EndUnknown:
+		text = "not known how: its lock file is gone, and it left no word"
+	case !p.Ended.IsZero():
+		text += " " + moment(p.Ended)
+	case p.Evidence != "":
+		text += ": " + visible(string(p.Evidence))
+	}
+	return text
 }
 
 // gone names a holder who has gone, and the processes that still have the lock.
@@ -225,5 +255,5 @@ func forceCommand(s lock.Status) string {
 
 // refusal is what an *ErrLocked knows, in the form of a status.
 func refusal(e *lock.ErrLocked) lock.Status {
-	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Gone: e.Gone, Shared: e.Shared, Processes: e.Processes}
+	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Gone: e.Gone, Shared: e.Shared, Processes: e.Processes, Note: e.Note, NotedAt: e.NotedAt}
 }

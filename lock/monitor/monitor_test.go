@@ -321,3 +321,15 @@ func TestReport_Gone(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// TestReport_Note: a holder's note is reported with it.
+func TestReport_Note(t *testing.T) {
+	locks := lock.Dir{Path: t.TempDir()}
+	held, err := locks.Acquire(t.Context(), lock.Key{Space: "agent", Name: "7"})
+	testkit.Check(t, err)
+	defer held.Release()
+	testkit.Check(t, held.(*lock.FileHold).Note("step 2"))
+	if l := report(t, monitor.New(monitor.Engine{Name: "files", Lister: locks})).Locks[0]; l.Note != "step 2" || l.NotedAt.IsZero() {
+		t.Errorf("%+v", l)
+	}
+}
