@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -36,18 +38,12 @@ func agent(args []string) error {
 				return err
 			}
 			attach, release = held.Attach, held.Release
-		case "flock": // as Go's libraries have it: close-on-exec
-			f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-			if err != nil {
+		case "gofrs/flock":
+			f := flock.New(path)
+			if err := f.Lock(); err != nil {
 				return err
 			}
-			for err = syscall.EINTR; err == syscall.EINTR; {
-				err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-			}
-			if err != nil {
-				return err
-			}
-			release = f.Close
+			release = f.Unlock
 		case "locked": // by whoever has started us
 		}
 		generation := fmt.Sprintf("%d.%d", os.Getpid(), round)
@@ -78,10 +74,17 @@ func agent(args []string) error {
 }
 
 // work is done for a generation, beside others of the same one, and has another child go on
-// when it ends. Everybody first puts up a mark, and then looks: of two generations at work
+// when it ends. The generation "held" is the holding that the process works under. Everybody first puts up a mark, and then looks: of two generations at work
 // at once, one is bound to see the other.
 func work(args []string) error {
 	path, generation, further := args[0], args[1], args[2]
+	if generation == "held" {
+		var above []struct{ Nonce string }
+		if err := json.Unmarshal([]byte(os.Getenv("HOLDFAST_HELD")), &above); err != nil {
+			return err
+		}
+		generation = above[len(above)-1].Nonce
+	}
 	marks := path + ".marks"
 	if err := os.MkdirAll(marks, 0o700); err != nil {
 		return err
@@ -136,7 +139,10 @@ func generations(t *testing.T, how string, kills int) (overlaps int, said, path 
 	}()
 	launch := func() *exec.Cmd {
 		c := play(t, "agent", how, path)
-		if how == "flock(1)" {
+		switch how {
+		case "tests/agent":
+			agentOf(c, path)
+		case "flock(1)":
 			c = play(t, "agent", "locked", path)
 			c.Path, c.Args = "/usr/bin/flock", append([]string{"flock", path, c.Path}, c.Args[1:]...)
 		}
@@ -197,8 +203,8 @@ func TestChildren_Killed(t *testing.T) {
 	}
 	t.Logf("holdfast: %d kills, %d overlaps", kills, overlaps)
 	kills /= 3
-	overlaps, _, _ = generations(t, "flock", kills)
-	t.Logf("flock(2), close-on-exec, as Go's libraries have it: %d kills, %d overlaps", kills, overlaps)
+	overlaps, _, _ = generations(t, "gofrs/flock", kills)
+	t.Logf("gofrs/flock: %d kills, %d overlaps", kills, overlaps)
 	if _, err := os.Stat("/usr/bin/flock"); err == nil {
 		overlaps, _, _ = generations(t, "flock(1)", kills)
 		t.Logf("flock(1): %d kills, %d overlaps", kills, overlaps)

@@ -3,6 +3,7 @@ module github.com/holdfast-go/holdfast/tests
 go 1.25.0
 
 require (
+	github.com/gofrs/flock v0.13.1
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/holdfast-go/holdfast v0.1.0
 	github.com/holdfast-go/holdfast/lock/pg v0.1.0
@@ -11,7 +12,6 @@ require (
 )
 
 require (
-	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
