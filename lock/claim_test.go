@@ -260,6 +260,8 @@ func sameClaim(a, b lock.LockInfo) bool {
 func TestClaim_Golden(t *testing.T) {
 	fallback := goldenClaim()
 	fallback.Cmd, fallback.KernelLock, fallback.RenewedAt, fallback.StaleAfter = "", "", goldenTime.Truncate(time.Second), 2*time.Hour
+	session := goldenClaim()
+	session.OwnerPID = 987
 	bare := lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push"}
 	for _, test := range []struct {
 		file   string
@@ -269,6 +271,7 @@ func TestClaim_Golden(t *testing.T) {
 	}{
 		{"claim_holdfast.json", goldenClaim(), "\n", true},
 		{"claim_holdfast_fallback.json", fallback, "\n", true},
+		{"claim_holdfast_session.json", session, "\n", true},
 		{"claim_agency.json", bare, "", false},
 		{"claim_holdfast_0.json", lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push", Hostname: "builder", Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}, "", false},
 		{"claim_other_program.json", bare, "", false},
@@ -299,12 +302,12 @@ func TestClaim_JSONKeys(t *testing.T) {
 		t.Errorf("zero value is %s, want %s", zero, want)
 	}
 	full := goldenClaim()
-	full.Mode, full.RenewedAt, full.StaleAfter = "shared", goldenTime, time.Hour
+	full.OwnerPID, full.Mode, full.RenewedAt, full.StaleAfter = 7, "shared", goldenTime, time.Hour
 	data, err := json.Marshal(full)
 	check(t, err)
 	var got map[string]any
 	check(t, json.Unmarshal(data, &got))
-	want := []string{"pid", "created_at", "cmd", "nonce", "hostname", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
+	want := []string{"pid", "created_at", "cmd", "owner_pid", "nonce", "hostname", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
 		"kernel_lock", "mode", "renewed_at", "stale_after"}
 	for _, key := range want {
 		if _, ok := got[key]; !ok {
@@ -331,7 +334,7 @@ func TestClaim_OfAnotherProgram(t *testing.T) {
 	for _, further := range []string{
 		"", `"pidfd":77`, `"start":"x"`, `"start":-1`, `"mode":1`, `"mode":"shared"`, `"cmd":7`, `"hostname":[]`, `"nonce":{}`,
 		`"boot_id":"here"`, `"pid_ns":1`, `"renewed_at":"junk"`, `"renewed_at":"2036-01-02T03:04:05Z"`, `"kernel_lock":"ext4:1:2"`,
-		`"stale_after":1`, `"released":true`, `"released":1`, `"holdfast":0,"released":true`, `"holdfast":1`,
+		`"stale_after":1`, `"owner_pid":9`, `"owner_pid":"x"`, `"released":true`, `"released":1`, `"holdfast":0,"released":true`, `"holdfast":1`,
 		`"holdfast":"1","released":true`, `"holdfast":1,"released":"x"`, `"holdfast":1,"released":true,"pidfd":-1`, `"PID":7`,
 	} {
 		for _, pid := range []string{"4242", "4242.0", "4.242e3"} {

@@ -183,6 +183,7 @@ func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
 	c := LockInfo{
 		PID:           self.PID,
 		CreatedAt:     a.now().UTC(),
+		OwnerPID:      a.file.OwnerPID,
 		Cmd:           a.file.Cmd,
 		Nonce:         a.nonce,
 		Hostname:      host.Name,

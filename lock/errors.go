@@ -272,6 +272,9 @@ func (c *LockInfo) describe(now time.Time) string {
 	if c.Hostname != "" {
 		fmt.Fprintf(&b, " on %q", c.Hostname)
 	}
+	if c.OwnerPID != 0 {
+		fmt.Fprintf(&b, ", session of pid %d,", c.OwnerPID)
+	}
 	fmt.Fprintf(&b, " since %s", c.CreatedAt.Format(time.RFC3339))
 	if age := now.Sub(c.CreatedAt); age >= 0 && !now.IsZero() {
 		fmt.Fprintf(&b, ", %s ago", age.Round(time.Second))

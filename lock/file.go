@@ -19,6 +19,11 @@ type File struct {
 	// Cmd is kept in the lock file, to tell people what the holder is doing: at most 8 KiB.
 	Cmd string
 
+	// OwnerPID, if set, is the process for whose life this one has the lock. The lock file
+	// tells people: they see a session of that process. Nothing else follows from it. See
+	// FileHold.SetOwnerPID.
+	OwnerPID int
+
 	// StaleAfter is the age beyond which a claim that proves nothing is taken for a dead
 	// holder's: one from another host, or another program's, whose pid another process may
 	// have by now. A negative value means never. Age plays no part for a holder that is

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,8 +33,15 @@ func FuzzClaim_Encode(f *testing.F) {
 		if err := json.NewEncoder(&want).Encode(claim); err != nil {
 			t.Skip("package json can't write it, so there is nothing to compare with: ", err)
 		}
-		got, err := lock.EncodeClaim(&claim)
-		got = bytes.Replace(got, []byte(`,"holdfast":1,"released":false`), nil, 1)
+		without, err := lock.EncodeClaim(&claim)
+		got := bytes.Replace(without, []byte(`,"holdfast":1,"released":false`), nil, 1)
+		if owner := int(n % (1 << 31)); owner != 0 && err == nil { // in another place, and as long as any other
+			claim.OwnerPID = owner
+			with, err := lock.EncodeClaim(&claim)
+			if got := bytes.Replace(with, fmt.Appendf(nil, `,"owner_pid":%-10d`, owner), nil, 1); err == nil && !bytes.Equal(got, without) {
+				t.Errorf("without its owner %s is %s, want\n%s", with, got, without)
+			}
+		}
 		if err != nil && want.Len() > 64<<10 {
 			return
 		}

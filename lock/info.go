@@ -27,6 +27,10 @@ type LockInfo struct {
 	CreatedAt time.Time `json:"created_at"`
 	Cmd       string    `json:"cmd,omitempty"`
 
+	// OwnerPID is the process for whose life the holder has the lock (File.OwnerPID); 0 for
+	// a holder that has it for itself.
+	OwnerPID int `json:"owner_pid,omitempty"`
+
 	// Nonce is unique to one holding of one lock.
 	Nonce    string `json:"nonce,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
@@ -113,6 +117,9 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	b = strconv.AppendInt(append(b, `{"pid":`...), int64(c.PID), 10)
 	b = c.CreatedAt.AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
 	b = append(b, '"')
+	if c.OwnerPID != 0 {
+		b = append(append(b, ownerName...), ownerDigits(c.OwnerPID)...)
+	}
 	text(`,"cmd":`, c.Cmd)
 	b = append(b, `,"holdfast":1,`+notReleased...)
 	text(`,"nonce":`, c.Nonce)
@@ -151,7 +158,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 }
 
 // fieldNames are the names of a claim's own fields.
-var fieldNames = []string{"pid", "created_at", "cmd", "holdfast", "released", "nonce", "hostname", "boot_id", "pid_ns",
+var fieldNames = []string{"pid", "created_at", "owner_pid", "cmd", "holdfast", "released", "nonce", "hostname", "boot_id", "pid_ns",
 	"time_ns", "start", "pidfd", "kernel_lock", "mode", "renewed_at", "stale_after"}
 
 // appendJSON appends a string as JSON.

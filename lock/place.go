@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,6 +30,9 @@ func (f File) locate() (*place, error) {
 	}
 	if len(f.Cmd) > maxCmd {
 		return nil, fmt.Errorf("%w: the cmd for %s has %d bytes; at most %d", ErrInvalidName, f.Path, len(f.Cmd), maxCmd)
+	}
+	if f.OwnerPID < 0 || f.OwnerPID > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: the owner of %s can't be pid %d", ErrInvalidName, f.Path, f.OwnerPID)
 	}
 	// The process may change its working directory while it holds the lock.
 	path, err := absolute(f.Path)
