@@ -1,0 +1,94 @@
+package platform_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+func init() {
+	roles["watched"] = func() {
+		fmt.Println("here")
+		io.Copy(io.Discard, os.Stdin)
+	}
+}
+
+// TestWatchExit: who watches is told when the process has exited, though it is a zombie,
+// and not before.
+func TestWatchExit(t *testing.T) {
+	for name, watch := range map[string]func(platform.Process) (*platform.Exit, error){
+		"told": platform.WatchExit, "looking": platform.PollExit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := testkit.Start(t, "watched")
+			child.Expect("here")
+			p, err := platform.Identify(child.Cmd.Process.Pid)
+			testkit.Check(t, err)
+			if platform.Probe(p) == platform.Uncertain {
+				t.Skip("needs a system that tells of other processes, to watch one")
+			}
+			exit, err := watch(p)
+			testkit.Check(t, err)
+			defer exit.Stop()
+			stopped, err := watch(p)
+			testkit.Check(t, err)
+			stopped.Stop()
+			select {
+			case <-exit.Exited():
+				t.Error("told of a process that lives")
+			default:
+			}
+			child.Cmd.Process.Kill()
+			promptly(t, "the exit", func() { <-exit.Exited() })
+			child.Cmd.Wait()
+			if _, err := watch(p); !errors.Is(err, os.ErrProcessDone) {
+				t.Error("of one that has gone: ", err)
+			}
+			if _, err := platform.Identify(p.PID); !errors.Is(err, os.ErrProcessDone) {
+				t.Error("of one that has gone: ", err)
+			}
+		})
+	}
+}
+
+// TestWatchExit_Another: a process that has the pid now is not taken for the one meant.
+func TestWatchExit_Another(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux, to tell two processes of one pid apart")
+	}
+	child := testkit.Start(t, "watched")
+	child.Expect("here")
+	p, err := platform.Identify(child.Cmd.Process.Pid)
+	testkit.Check(t, err)
+	if p.Start == 0 || platform.Probe(p) != platform.Alive {
+		t.Fatalf("it is %+v", p)
+	}
+	earlier, other := p, p
+	earlier.Start, earlier.PIDFD = p.Start-1, 0
+	other.PIDFD++
+	for _, q := range []platform.Process{earlier, other} {
+		if q.PIDFD == 1 {
+			continue // a kernel without such inodes
+		}
+		if _, err := platform.WatchExit(q); !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+func TestIdentify_NoPID(t *testing.T) {
+	for _, pid := range []int{0, -1} {
+		if _, err := platform.Identify(pid); err == nil {
+			t.Error(pid)
+		}
+		if _, err := platform.WatchExit(platform.Process{PID: pid}); err == nil {
+			t.Error(pid)
+		}
+	}
+}
