@@ -31,6 +31,13 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GOOS", runtime.GOOS)
 			e.Setenv("GOARCH", runtime.GOARCH)
+			// The path of a session's socket must be short.
+			sockets, err := os.MkdirTemp("", "hf")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { os.RemoveAll(sockets) })
+			e.Setenv("XDG_RUNTIME_DIR", sockets)
 			for _, name := range []string{"TZ", "GOMAXPROCS", "GORACE"} {
 				if value, ok := os.LookupEnv(name); ok {
 					e.Setenv(name, value)

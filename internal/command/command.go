@@ -112,7 +112,9 @@ func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
 		return nil
 	}
 	var paths, fences, before []string
-	env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, fenceVar+"=") })
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, fenceVar+"=") || strings.HasPrefix(e, nonceVar+"=") // of a session above, on another lock
+	})
 	for _, h := range held {
 		paths = append(paths, h.Path())
 		if !o.shared {

@@ -122,6 +122,9 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		if s.Note != "" {
 			evidence += fmt.Sprintf("; at \"%s\"", cell(s.Note))
 		}
+		if s.Info != nil && s.Info.OwnerPID != 0 {
+			evidence += fmt.Sprintf("; session of pid %d", s.Info.OwnerPID)
+		}
 		_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.State, pid, host, age, label, evidence, visible(s.Path))
 		if !waiting {
 			return err

@@ -25,12 +25,13 @@ const (
 	exitError     = 1
 	exitHeld      = 3 // status
 	exitDead      = 4 // status
+	exitEnded     = 4 // release, renew, transfer: the session has ended
 	exitUnknown   = 5 // status
 	exitWeaker    = 5 // doctor
 	exitUsage     = 64
 	exitMovedOn   = 65 // ledger append
 	exitNotHad    = 75
-	exitLost      = 118 // run, note
+	exitLost      = 118 // run, note, release, renew, transfer
 	exitCannotRun = 126
 	exitNotFound  = 127
 	exitSignal    = 128 // and the signal's number
@@ -135,6 +136,14 @@ func commands() []command {
 			summary: "hold a lock while a command runs"},
 		{name: "wait", synopsis: waitSynopsis, help: waitHelp, do: (*app).wait, direct: true,
 			summary: "wait until a lock is free"},
+		{name: "hold", synopsis: holdSynopsis, help: holdHelp, do: (*app).hold, direct: true,
+			summary: "hold a lock for the life of another process"},
+		{name: "release", synopsis: releaseSynopsis, help: releaseHelp, do: (*app).release,
+			summary: "end such a session"},
+		{name: "renew", synopsis: renewSynopsis, help: renewHelp, do: (*app).renew,
+			summary: "make it last longer"},
+		{name: "transfer", synopsis: transferSynopsis, help: transferHelp, do: (*app).transfer,
+			summary: "give it to another process"},
 		{name: "status", synopsis: statusSynopsis, help: statusHelp, database: statusDatabase, do: (*app).status,
 			summary: "tell who holds a lock, and whether they live"},
 		{name: "list", synopsis: listSynopsis, help: listHelp, database: listDatabase, do: (*app).list,
@@ -170,6 +179,7 @@ func commands() []command {
 		{name: "help", synopsis: helpSynopsis, help: helpHelp, do: (*app).help,
 			summary: "explain a command"},
 		{name: doctorChildName, do: (*app).doctorChild, direct: true}, // without summary: not shown
+		{name: keeperName, do: (*app).keep, direct: true},
 	}
 }
 

@@ -35,12 +35,14 @@ var recipeNeeds = map[string]string{
 	"while sleep 60; do holdfast":      "holdfast claim take -owner agent-7 proof 1.2.3",
 	"holdfast claim release":           "holdfast claim take -owner agent-7 proof 1.2.3",
 	"holdfast claim list":              "holdfast claim take -owner agent-7 proof 1.2.3",
+	". ./session; ":                    "holdfast hold -sh -owner $PPID -ttl 1h deploy.lock >session",
 }
 
 // recipeSays are the recipes in which holdfast has something to say on standard error.
 var recipeSays = map[string]string{
 	"holdfast ledger append -if-sequence 41 proof": "not 41: somebody has appended",
-	"sh tests/demo.sh": "is locked; the command was not run",
+	"sh tests/demo.sh":          "is locked; the command was not run",
+	`eval "$(holdfast hold -sh`: "warning: the owner is pid", // each recipe has a shell of its own
 }
 
 // recipeFiles are the programs that recipes run, and files that they read. Those in bin
@@ -66,6 +68,10 @@ func TestRecipes(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs sh, to run what help and README show")
 	}
+	sockets, err := os.MkdirTemp("", "hf") // for sessions, which end with this process at the latest
+	testkit.Check(t, err)
+	defer os.RemoveAll(sockets)
+	t.Setenv("XDG_RUNTIME_DIR", sockets)
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	testkit.Check(t, err)
 	blocks := shellBlocks(string(readme))

@@ -33,6 +33,7 @@ type runOptions struct {
 	label    string
 	locks    []string
 	command  []string
+	undone   string // what is said not to have been done, if the lock can't be had
 }
 
 func (a *app) run(args []string) int {
@@ -65,7 +66,7 @@ func (a *app) run(args []string) int {
 		}
 		descendants = t
 	}
-	held, code, ok := a.take(o, at, signals)
+	held, code, ok := a.take(context.Background(), o, at, signals)
 	if !ok {
 		return code
 	}
@@ -84,6 +85,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags.BoolVar(&o.file.RequireKernelLock, "require-kernel-lock", false, "")
 	flags.Func("stale-after", "", o.staleAfter)
 	flags.BoolVar(&o.killTree, "kill-tree", false, "")
+	o.undone = "the command was not run"
 	o.grace = 10 * time.Second
 	duration(flags, &o.grace, "grace")
 	flags.StringVar(&o.label, "label", "", "")
@@ -196,15 +198,15 @@ func (o *runOptions) acquire(ctx context.Context, at locks) ([]hold, error) {
 	return held, err
 }
 
-// take acquires the locks. If it can't, ok is false, and the command is over with this exit
-// code.
-func (a *app) take(o runOptions, at locks, signals <-chan os.Signal) (held []hold, code int, ok bool) {
+// take acquires the locks. If it can't, or ctx has ended, ok is false, and the command is
+// over with this exit code.
+func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan os.Signal) (held []hold, code int, ok bool) {
 	type result struct {
 		held []hold
 		err  error
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	// Acquire goes on beside us, and signals and notices are handled here, one at a time.
 	// So no message can follow the news that it contradicts.
 	results := make(chan result, 1)
@@ -219,40 +221,47 @@ func (a *app) take(o runOptions, at locks, signals <-chan os.Signal) (held []hol
 	}
 	ticker := time.NewTicker(noticeEvery)
 	defer ticker.Stop()
-	var caught os.Signal
 	for {
 		select {
 		case <-ticker.C:
 			for _, wait := range waits {
-				if caught == nil {
+				if ctx.Err() == nil {
 					a.tellWait(ctx, wait)
 				}
 			}
 		case s := <-signals:
 			// Acquire is still waited for: when it returns nothing is left behind.
-			if caught == nil && endsWait(s) {
-				caught = s
-				cancel()
+			if endsWait(s) {
+				cancel(signalled{s})
 			}
 			suspend(s)
 		case r := <-results:
-			if caught != nil {
-				return nil, a.gaveUp(r.held, caught), false
+			if ctx.Err() != nil {
+				return nil, a.gaveUp(o, r.held, context.Cause(ctx)), false
 			}
 			return r.held, a.taken(o, at, r.err), r.err == nil
 		}
 	}
 }
 
-// gaveUp finishes a wait that a signal ended. The locks may have come just then.
-func (a *app) gaveUp(held []hold, s os.Signal) int {
+// signalled is the cause of a wait's end.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return s.String() }
+
+// gaveUp finishes a wait that a signal ended, or something else. The locks may have come
+// just then.
+func (a *app) gaveUp(o runOptions, held []hold, why error) int {
 	for _, h := range slices.Backward(held) {
 		if _, err := h.LeaveToChildren(); err != nil { // there are none
 			a.say("releasing the lock: " + oneLine(err))
 		}
 	}
-	a.say(fmt.Sprintf("stopped waiting (%s); the lock was not taken, and the command not run", s))
-	return exitSignal + signalNumber(s)
+	a.say(fmt.Sprintf("stopped waiting (%s); the lock was not taken, and %s", oneLine(why), o.undone))
+	if s, ok := why.(signalled); ok {
+		return exitSignal + signalNumber(s.Signal)
+	}
+	return exitError
 }
 
 // taken says why the lock could not be had, if so.
@@ -267,13 +276,17 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 	path := visible(locked.Path)
 	found := at.refusal(context.Background(), locked)
 	if errors.Is(err, lock.ErrReentrant) {
-		a.say(path + " is held by a process that has started this one, and would be waited for in vain; the command was not run")
+		above := "a process that has started this one"
+		if found.Info != nil && found.Info.OwnerPID != 0 {
+			above = "a session from which this process comes"
+		}
+		a.say(path + " is held by " + above + ", and would be waited for in vain; " + o.undone)
 		at.words().describe(a.stderr, found)
 		return o.conflict
 	} else if errors.Is(err, lock.ErrTimeout) {
-		a.say(fmt.Sprintf("%s is still locked after %s; the command was not run", path, o.timeout))
+		a.say(fmt.Sprintf("%s is still locked after %s; %s", path, o.timeout, o.undone))
 	} else {
-		a.say(path + " is locked; the command was not run")
+		a.say(path + " is locked; " + o.undone)
 	}
 	at.words().describe(a.stderr, found)
 	return o.conflict
@@ -326,7 +339,7 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	w.told, w.holder = true, holder
 	a.say("waiting for " + visible(status.Path))
 	w.at.words().describe(a.stderr, status)
-	if slices.Contains(strings.Split(os.Getenv(lockVar), "\n"), status.Path) {
+	if slices.Contains(strings.Split(os.Getenv(lockVar), "\n"), status.Path) && os.Getenv(nonceVar) == "" { // a session may have ended since
 		a.more("          holdfast was itself started under this lock (" + lockVar + "): it may be waiting for its own end")
 	}
 }

@@ -90,6 +90,9 @@ func (words *words) who(h *lock.LockInfo) string {
 	if h.Mode != "" {
 		text += ", " + visible(h.Mode)
 	}
+	if h.OwnerPID != 0 {
+		text += ", session of pid " + strconv.Itoa(h.OwnerPID)
+	}
 	if h.Cmd != "" {
 		text += ": " + visible(shorten(h.Cmd, 300))
 	}
@@ -224,6 +227,8 @@ func advice(s lock.Status) []string {
 		return []string{"wait for them: the lock is free when the last reader has left"}
 	case s.State == lock.StateHeld && s.Info == nil && len(s.Processes) == 0:
 		return []string{"wait for it: the lock is free the moment its holder is gone"}
+	case s.State == lock.StateHeld && releaseCommand(s) != "":
+		return []string{"wait for it, or end the session: the lock is free the moment its owner or that process is gone, or by", "  " + releaseCommand(s)}
 	case s.State == lock.StateHeld:
 		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
 	case s.Evidence == lock.EvidenceNotALockFile:
@@ -251,6 +256,18 @@ func forceCommand(s lock.Status) string {
 		return ""
 	}
 	return "holdfast break -force " + nonce + " " + path
+}
+
+// releaseCommand is the call that would end this session; "" if it is none.
+func releaseCommand(s lock.Status) string {
+	if s.Info == nil || s.Info.OwnerPID == 0 || !isNonce(s.Info.Nonce) {
+		return ""
+	}
+	path, ok := shellWord(s.Path)
+	if !ok {
+		return ""
+	}
+	return "holdfast release " + path + " " + s.Info.Nonce
 }
 
 // refusal is what an *ErrLocked knows, in the form of a status.

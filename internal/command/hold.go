@@ -1,0 +1,227 @@
+package command
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// A session is a lock that outlives the command which took it. A process of its own, the
+// keeper, holds it for the life of another, the owner. "holdfast hold" starts the keeper,
+// and ends once the keeper has the lock.
+//
+// The two are tied by two pipes until then. Of what the keeper says, hold shows all up to a
+// NUL on standard error. Then comes the report, up to another NUL, for standard output. When
+// that is written, hold says so to the keeper. If the keeper's input ends before, the caller
+// never heard of the session, and the keeper gives the lock up, or the wait for it.
+
+// holdOptions is what a call of "holdfast hold" asks for.
+type holdOptions struct {
+	owner   int // 0: the process that started us
+	ttl     time.Duration
+	timed   bool // timeout was given
+	timeout time.Duration
+	sh      bool
+	path    string
+}
+
+func (a *app) hold(args []string) int {
+	o, code, ok := a.parseHold(args)
+	if !ok {
+		return code
+	}
+	if _, err := sessionDir(); err != nil { // before anything is taken
+		return a.fail(err)
+	}
+	owner, err := o.identifyOwner()
+	if err != nil {
+		a.say(oneLine(err) + "; no session was begun")
+		return exitError
+	}
+	if why := passing(owner.PID); why != "" && o.owner == 0 {
+		a.say(fmt.Sprintf("warning: the owner is pid %d, which started this holdfast, and seems to be about to end: %s", owner.PID, why))
+		a.more("the lock is free when it ends; -owner PID names another process, such as -owner $$ for a shell")
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, caughtSignals()...)
+	defer signal.Stop(signals)
+	ignorePipes() // a report that nobody reads is an error like any other
+	k, err := startKeeper(owner, args)
+	if err != nil {
+		return a.fail(fmt.Errorf("starting the keeper: %w", err))
+	}
+	return a.begin(k, signals)
+}
+
+func (a *app) parseHold(args []string) (o holdOptions, code int, ok bool) {
+	flags := newFlags("hold")
+	flags.IntVar(&o.owner, "owner", 0, "")
+	duration(flags, &o.ttl, "ttl")
+	duration(flags, &o.timeout, "timeout")
+	flags.BoolVar(&o.sh, "sh", false, "")
+	if o.path, code, ok = a.parseOne(flags, args, "LOCK"); !ok {
+		return o, code, false
+	}
+	o.timed = isSet(flags, "timeout")
+	switch {
+	case isSet(flags, "owner") && (o.owner <= 0 || o.owner > math.MaxInt32):
+		return o, a.misuse("hold", fmt.Sprintf("-owner %d is no pid", o.owner)), false
+	case isSet(flags, "ttl") && o.ttl == 0:
+		return o, a.misuse("hold", "-ttl 0 would end the session at once"), false
+	}
+	return o, exitOK, true
+}
+
+// identifyOwner finds out whose session it is to be.
+func (o *holdOptions) identifyOwner() (platform.Process, error) {
+	pid := o.owner
+	if pid == 0 {
+		pid = os.Getppid()
+		switch {
+		case pid <= 0:
+			return platform.Process{}, errors.New("the process that started holdfast can't be seen from here, so -owner must name the owner")
+		case pid == 1 && !isShell(platform.ProgramOf(1)): // to which orphans are given
+			return platform.Process{}, errors.New("the process that started holdfast has ended, so -owner must name the owner")
+		}
+	}
+	owner, err := platform.Identify(pid)
+	if errors.Is(err, os.ErrProcessDone) {
+		return owner, fmt.Errorf("the owner, pid %d, has ended already", pid)
+	}
+	return owner, err
+}
+
+// isShell reports whether a program is one by which people start others.
+func isShell(program string) bool {
+	switch strings.TrimPrefix(program, "-") { // a login shell's
+	case "sh", "ash", "bash", "busybox", "dash", "fish", "ksh", "mksh", "zsh":
+		return true
+	}
+	return false
+}
+
+// keeper is one that was started, as hold sees it.
+type keeper struct {
+	cmd    *exec.Cmd
+	orders io.WriteCloser
+	says   *bufio.Reader
+}
+
+// startKeeper starts this program again, with the same arguments, in a session of its own
+// and without any file of the caller's.
+func startKeeper(owner platform.Process, args []string) (*keeper, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	id, err := json.Marshal(owner)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe, append([]string{keeperName, string(id)}, args...)...)
+	if cmd.SysProcAttr, err = detached(); err != nil {
+		return nil, err
+	}
+	says, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd.Stdout, cmd.Stderr = theirs, theirs
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &keeper{cmd, orders, bufio.NewReader(says)}, nil
+}
+
+// kept is what hold tells the keeper once the caller has the report.
+const kept = "kept"
+
+// begin waits until the keeper has the lock, and shows its report.
+func (a *app) begin(k *keeper, signals <-chan os.Signal) int {
+	type report struct {
+		text string
+		ok   bool
+	}
+	reports := make(chan report, 1)
+	go func() {
+		text, ok := k.report(a.stderr)
+		reports <- report{text, ok}
+	}()
+	var caught os.Signal
+	for {
+		select {
+		case s := <-signals:
+			if endsWait(s) {
+				caught = s
+				_ = k.cmd.Process.Signal(s) // it fails only when the keeper has ended
+			}
+		case r := <-reports:
+			switch {
+			case caught != nil && r.ok: // it had the lock just then
+				_ = k.orders.Close()
+				return a.notBegun(k, caught)
+			case !r.ok:
+				return a.notBegun(k, caught)
+			}
+			if _, err := io.WriteString(a.stdout, r.text); err != nil {
+				_ = k.orders.Close()
+				_ = k.cmd.Wait()
+				a.say("writing the output: " + oneLine(err) + "; the lock was given up again")
+				return exitError
+			}
+			if _, err := fmt.Fprintln(k.orders, kept); err != nil {
+				return a.notBegun(k, caught)
+			}
+			return exitOK
+		}
+	}
+}
+
+// report shows what the keeper says, until it reports. ok is false if it ended without.
+func (k *keeper) report(stderr io.Writer) (text string, ok bool) {
+	for {
+		b, err := k.says.ReadByte()
+		switch {
+		case err != nil:
+			return "", false
+		case b == 0:
+			text, err := k.says.ReadString(0)
+			return strings.TrimSuffix(text, "\x00"), err == nil
+		}
+		// Whole lines, as others may write to the same terminal.
+		_ = k.says.UnreadByte()
+		line, _ := k.says.ReadString('\n')
+		_, _ = io.WriteString(stderr, line)
+	}
+}
+
+// notBegun waits for the end of a keeper that has no session, and returns the exit code. The
+// keeper has said why, unless something ended it.
+func (a *app) notBegun(k *keeper, caught os.Signal) int {
+	_ = k.cmd.Wait()
+	code := k.cmd.ProcessState.ExitCode()
+	switch {
+	case code > exitOK:
+		return code
+	case caught != nil:
+		a.say(fmt.Sprintf("stopped (%s); no session was begun", caught))
+		return exitSignal + signalNumber(caught)
+	}
+	a.say("the session has ended already: its keeper was ended, or its owner has gone")
+	return exitError
+}
