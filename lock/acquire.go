@@ -92,14 +92,15 @@ func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 	if a.file.RequireKernelLock && (!a.fsys.Trusted || a.file.noKernelLock) {
 		return nil, a.unsupported()
 	}
-	if err := a.takeSibling(ctx); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if held == nil {
 			err = joined(err, a.siblingLock.Close())
+			a.tidyUp()
 		}
 	}()
+	if err := a.takeSibling(ctx); err != nil {
+		return nil, err
+	}
 	for round := 1; ; round++ {
 		if ctx.Err() != nil { // cancel beats acquire
 			return nil, pathError("acquire", a.file.Path, contextError(ctx))
@@ -140,7 +141,7 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 		return nil
 	}
 	if a.siblingLock != nil {
-		if info, err := a.siblingLock.Stat(); err != nil || info.Links > 0 {
+		if stands, err := a.siblingLock.IsAt(a.sibling); err != nil || stands {
 			return err
 		}
 		if err := a.siblingLock.Close(); err != nil {
@@ -166,9 +167,9 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 			return nil
 		}
 		a.at(stepSiblingLocked)
-		// Somebody may have removed it before we had its lock, and others may stand at a
-		// new one. Then there would be two queues, and one would look empty to whoever
-		// tidies up.
+		// Somebody may have removed it before we had its lock (see tidy), and others may
+		// stand at a new one. Then there would be two queues, and one would look empty to
+		// whoever tidies up.
 		info, err := f.Stat()
 		if err == nil && info.Links > 0 {
 			a.siblingLock, a.siblingInfo, a.siblingGone = f, info, false

@@ -34,6 +34,7 @@ func (f File) AwaitFree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer w.attempt.tidyUp()
 	defer w.leave()
 	if err = w.attempt.awaitFree(ctx); err != nil && ctx.Err() != nil {
 		err = w.gaveUp(ctx, err)

@@ -20,7 +20,8 @@ type Dir struct {
 	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the folder
 	// above it is there.
 	Path string
-	// File has the settings for all of the locks; its Path is not used.
+	// File has the settings for all of the locks. Its Path is not used, nor Tidy: each lock is
+	// tidied up at release.
 	File File
 }
 
@@ -70,6 +71,7 @@ func (d Dir) At(key Key) (File, error) {
 	if key.Space == "" || key.Name == "" || len(space) > maxBase {
 		return f, fmt.Errorf("%w: lock key %q: neither part may be empty, or longer than a file's name", ErrInvalidName, key)
 	}
+	f.Tidy = true
 	f.space = filepath.Join(d.Path, space)
 	f.Path = filepath.Join(f.space, name)
 	return f, checkPath(f.Path)

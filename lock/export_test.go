@@ -21,6 +21,9 @@ var (
 	ReclaimSteps = slices.Concat(siblingSteps, names(stepJudged), creating(markerSteps), names(stepDeadTold, stepReread, stepDeadRemoved, stepMarkerRemoved))
 	ReleaseSteps = names(stepOwned, stepRemoved, stepEndTold, stepOwnUnlocked, stepUnlocked)
 
+	// TidySteps are those that a release has beyond the others, if it tidies up.
+	TidySteps = names(stepSiblingIdle, stepSiblingRemoved)
+
 	siblingSteps = names(stepSiblingLocked, stepSiblingChecked)
 )
 
@@ -60,6 +63,9 @@ const (
 	StepParks         = string(stepParks)
 	StepLooked        = string(stepLooked)
 	StepPeeked        = string(stepPeeked)
+
+	StepSiblingIdle    = string(stepSiblingIdle)
+	StepSiblingRemoved = string(stepSiblingRemoved)
 )
 
 // Those of fallback mode, where a claim is written before it appears.

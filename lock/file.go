@@ -12,8 +12,8 @@ const DefaultStaleAfter = 2 * time.Hour
 // Path is set; a File may be copied, and used by several goroutines at once.
 type File struct {
 	// Path is the lock file, for example "data/.lock". Beside it appear
-	// Path+".flock", which stays, and for moments Path+".reclaim". The folder must
-	// exist and be writable.
+	// Path+".flock", the sibling, which stays (see Tidy), and for moments
+	// Path+".reclaim". The folder must exist and be writable.
 	Path string
 
 	// Cmd is kept in the lock file, to tell people what the holder is doing: at most 8 KiB.
@@ -36,6 +36,16 @@ type File struct {
 	// In fallback mode, and on filesystems that are not trusted, the holder renews its
 	// claim three times in this span. The claim names the span for others.
 	StaleAfter time.Duration
+
+	// Tidy removes the sibling at release, if nobody else has it open and no fence is in it,
+	// so that a lock which is never used again leaves nothing. It is for locks of which
+	// there is one for each of many ids: Dir sets it. Without it the sibling stays, which
+	// saves the next holder from making it anew.
+	//
+	// Where it can't be told for certain that nobody needs the sibling, it stays: on Windows
+	// and on filesystems that are not trusted; and for who may not remove it, or does not
+	// own it. Func Tidy removes those of folders.
+	Tidy bool
 
 	// RequireKernelLock makes acquiring fail with ErrUnsupported where the kernel can't
 	// prove whether a holder lives. Otherwise rules on pid and age decide there.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,7 +96,7 @@ func parker(path string, orders *bufio.Scanner) {
 	orders.Scan()
 	at := orders.Text()
 	reached := false
-	held, err := lock.File{Path: path, Cmd: "parker"}.Park(func(step string) {
+	held, err := lock.File{Path: path, Cmd: "parker", Tidy: slices.Contains(lock.TidySteps, at)}.Park(func(step string) {
 		if step == at && !reached {
 			reached = true
 			fmt.Println("parked")

@@ -40,6 +40,7 @@ type flow struct {
 	fallback  bool
 	dead      bool // there is a dead holder's claim to be taken over
 	releasing bool // the steps are those of the release
+	tidy      bool // the sibling goes, too
 }
 
 var flows = []flow{
@@ -49,6 +50,9 @@ var flows = []flow{
 	{name: "reclaiming, shared", steps: lock.ReclaimSteps, acquire: "try-shared", dead: true},
 	{name: "releasing", steps: lock.ReleaseSteps, acquire: "try", releasing: true},
 	{name: "leaving", steps: lock.ReaderLeaveSteps, acquire: "try-shared", releasing: true},
+	{name: "tidying", steps: slices.Concat(lock.ReleaseSteps, lock.TidySteps), acquire: "try", releasing: true, tidy: true},
+	{name: "tidying, leaving", steps: slices.Concat(lock.ReaderLeaveSteps, lock.TidySteps), acquire: "try-shared", releasing: true, tidy: true},
+	{name: "tidying, acquiring", steps: lock.AcquireSteps, acquire: "try", tidy: true},
 	{name: "fallback", steps: lock.FallbackSteps, acquire: "try", fallback: true},
 	{name: "fallback, reclaiming", steps: lock.FallbackReclaimSteps, acquire: "try", fallback: true, dead: true},
 	{name: "fallback, releasing", steps: lock.FallbackReleaseSteps, acquire: "try", fallback: true, releasing: true},
@@ -80,6 +84,7 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 	}
 	dir := t.TempDir()
 	file := lock.File{Path: filepath.Join(dir, ".lock"), StaleAfter: -1}
+	file.Tidy = flow.tidy
 	if flow.fallback {
 		file = file.WithoutKernelLock()
 	}
@@ -94,6 +99,9 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 	p := start(t, "member", file.Path)
 	if flow.fallback {
 		p.Order("fallback")
+	}
+	if flow.tidy {
+		p.Order("tidy")
 	}
 	p.Order("park " + step)
 	if flow.releasing {
@@ -156,7 +164,7 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 		letGo(t, held)
 	}
 	takeOverBy(t, file)
-	left := slices.DeleteFunc(strings.Fields(names(t, dir)), func(name string) bool { return name == ".lock.flock" })
+	left := slices.DeleteFunc(strings.Fields(names(t, dir)), func(name string) bool { return name == ".lock.flock" && !flow.tidy })
 	if len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}

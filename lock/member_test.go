@@ -23,6 +23,7 @@ import (
 //	note TEXT                          "noted"
 //	park STEP                          no answer; "parked" when that step is reached, and then nothing more before "go"
 //	close all                          "closed": it has lost its files, as if it were ending
+//	tidy                               no answer; it removes the sibling, too, from here on
 //	fallback                           no answer; as on a system without kernel locks from here on
 func member(path string, orders *bufio.Scanner) {
 	var held *lock.FileHold
@@ -55,6 +56,9 @@ func member(path string, orders *bufio.Scanner) {
 			continue
 		case "fallback":
 			f = f.WithoutKernelLock()
+			continue
+		case "tidy":
+			f.Tidy = true
 			continue
 		case "release":
 			switch err := held.Release(); {

@@ -78,10 +78,17 @@ func (h *FileHold) letGo() (err error) {
 		return joined(err, cerr)
 	}
 	a.at(stepOwnUnlocked)
+	alone := a.siblingLock != nil && a.mode == platform.Exclusive
+	if alone && a.tidies() {
+		_, _ = a.tidy(a.siblingLock, tidying{}) // what can't be removed stays
+	}
 	if cerr := a.siblingLock.Close(); cerr != nil {
 		return joined(err, cerr)
 	}
 	h.end()
+	if !alone {
+		a.tidyUp()
+	}
 	a.at(stepUnlocked)
 	return err
 }

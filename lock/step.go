@@ -27,11 +27,13 @@ const (
 	stepRightCreated  step = "right created" // where own locks don't stand for all
 	stepRightWritten  step = "right written"
 
-	stepOwned       step = "ownership checked"
-	stepRemoved     step = "lock file removed"
-	stepEndTold     step = "release remembered"
-	stepOwnUnlocked step = "own lock dropped"
-	stepUnlocked    step = "sibling unlocked"
+	stepOwned          step = "ownership checked"
+	stepRemoved        step = "lock file removed"
+	stepEndTold        step = "release remembered"
+	stepOwnUnlocked    step = "own lock dropped"
+	stepSiblingIdle    step = "sibling not needed" // by a holder that tidies up
+	stepSiblingRemoved step = "sibling removed"
+	stepUnlocked       step = "sibling unlocked"
 
 	stepSharedDropped step = "shared lock dropped" // by a reader who leaves
 	stepAlone         step = "found alone"

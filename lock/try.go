@@ -154,6 +154,10 @@ func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked
 // removed elsewhere that it is there, and then that it is not.
 func (a *attempt) openSibling() (*platform.File, error) {
 	f, err := platform.OpenToLock(a.sibling)
+	if errors.Is(err, platform.ErrLeased) { // whoever tidies up has that for an instant
+		time.Sleep(passage)
+		f, err = platform.OpenToLock(a.sibling)
+	}
 	if errors.Is(err, fs.ErrNotExist) && !a.fsys.Trusted {
 		if _, ferr := os.Stat(filepath.Dir(a.sibling)); ferr == nil {
 			err = errMoved

@@ -190,7 +190,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			if _, err := f.Stat(); err != nil { // its identity is needed to look after it
 				return nil, joined(fmt.Errorf("lock: %w", err), f.Close())
 			}
-			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: func(f *platform.File, _ error) { _ = f.Close() }}
+			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: a.giveBackSibling}
 			a.at(stepParks)
 			if !w.queue.park(atSibling, parked) { // enough threads are parked
 				free := at == turnstileWaiting && a.overtake(f) == nil

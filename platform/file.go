@@ -267,6 +267,19 @@ func (f *File) BeingWritten() (bool, error) {
 	return written, f.error("lease", err)
 }
 
+// IsOpenElsewhere reports whether any process of this machine, in whatever container, has
+// the file open by another act of opening than f, which must be open for reading and
+// writing. An error means that it can't be told: it matches errors.ErrUnsupported where the
+// system, or the filesystem, has no answer, and fs.ErrPermission for a file of another user,
+// unless one is root.
+//
+// Source: fcntl(2), F_SETLEASE: the kernel grants a write lease on a file that nobody else
+// has open. It is given up at once.
+func (f *File) IsOpenElsewhere() (bool, error) {
+	open, err := f.isOpenElsewhere()
+	return open, f.error("lease", err)
+}
+
 // ReadRegular reads the regular file at path, of at most limit bytes. See Open and
 // File.Read.
 func ReadRegular(path string, limit int) ([]byte, error) {

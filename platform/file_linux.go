@@ -154,6 +154,26 @@ func (d *descriptor) beingWritten() (bool, error) {
 	}
 }
 
+// isOpenElsewhere: the kernel tells whoever has a lease, by a signal, that somebody opens
+// the file. SIGIO would end a process that does not catch it; nobody minds SIGURG.
+func (d *descriptor) isOpenElsewhere() (bool, error) {
+	fd := uintptr(d.fd)
+	if _, err := unix.FcntlInt(fd, unix.F_SETSIG, int(unix.SIGURG)); err != nil {
+		return false, err
+	}
+	defer unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
+	switch _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_WRLCK); err {
+	case nil:
+		return false, nil
+	case unix.EAGAIN:
+		return true, nil
+	case unix.EINVAL: // a filesystem without leases
+		return false, errors.ErrUnsupported
+	default:
+		return false, err
+	}
+}
+
 // renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the
 // flag (NFS, some of FUSE) gives EINVAL, some sandboxes EPERM.
 func renameNew(from, to string) error {

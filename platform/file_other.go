@@ -86,4 +86,5 @@ func (d *descriptor) sync() error               { return d.file.Sync() }
 func (d *descriptor) truncate(size int64) error { return d.file.Truncate(size) }
 func (d *descriptor) unmark() error             { return errors.ErrUnsupported }
 
-func (d *descriptor) beingWritten() (bool, error) { return false, errors.ErrUnsupported }
+func (d *descriptor) beingWritten() (bool, error)    { return false, errors.ErrUnsupported }
+func (d *descriptor) isOpenElsewhere() (bool, error) { return false, errors.ErrUnsupported }

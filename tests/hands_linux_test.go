@@ -100,15 +100,18 @@ func scrambleOnce(f lock.File, shared bool) (*lock.FileHold, error) {
 
 // An oracle knows nothing of holdfast: it is the kernel's record lock on a file of its own,
 // which says who else has it.
-type oracle struct{ file *os.File }
+type oracle struct {
+	file *os.File
+	at   int64 // the byte that stands for the lock
+}
 
 func openOracle(path string) (oracle, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	return oracle{f}, err
+	return oracle{file: f}, err
 }
 
 func (o oracle) set(cmd int, kind int16) (l syscall.Flock_t, err error) {
-	l = syscall.Flock_t{Type: kind, Len: 1}
+	l = syscall.Flock_t{Type: kind, Start: o.at, Len: 1}
 	return l, syscall.FcntlFlock(o.file.Fd(), cmd, &l)
 }
 

@@ -154,6 +154,8 @@ func commands() []command {
 			summary: "say, under a lock, at which step the work is"},
 		{name: "break", synopsis: breakSynopsis, help: breakHelp, database: breakDatabase, do: (*app).breakLock,
 			summary: "remove the lock file of a dead holder"},
+		{name: "tidy", synopsis: tidySynopsis, help: tidyHelp, do: (*app).tidy,
+			summary: "remove what locks below a folder have left, and nobody needs"},
 		{name: "doctor", synopsis: doctorSynopsis, help: doctorHelp, do: (*app).doctor,
 			summary: "check how far locks in a folder can be trusted"},
 		{name: "ledger append", synopsis: ledgerAppendSynopsis, help: ledgerAppendHelp, do: (*app).ledgerAppend,

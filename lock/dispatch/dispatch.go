@@ -76,8 +76,8 @@ type Locks struct {
 // or may have it, or when what lies there can't be understood, the error is a
 // *ConflictError. Any other error is no conflict: lock.ErrInvalidName for an id that is
 // refused, or a Dir that is not set, and the system's errors for the rest. With any error
-// nothing of ours is left but the folder, and the file of the queue, ID.lock.flock, which
-// stays for good.
+// nothing of ours is left but the folder. The file of the queue, ID.lock.flock, goes with
+// whoever needs it last (see lock.File.Tidy).
 func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 	path, err := l.path(id)
 	if err != nil {
@@ -87,6 +87,7 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 		Path:       path,
 		Cmd:        "dispatch " + id,
 		StaleAfter: -1, // a claim is never taken by its age
+		Tidy:       true,
 		Observer:   l.Observer,
 		Format: &lock.Format{
 			Fields: func(c lock.LockInfo) map[string]string {

@@ -1,0 +1,266 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+// Tidying is what Tidy is to do.
+type Tidying struct {
+	// OlderThan spares what was written less than that long ago. A sibling with a fence is
+	// spared if the fence was given less than that long ago: its next fence goes on from the
+	// time of day, which only a clock that is set back by more could rewind. 0 means a day
+	// for fences, and spares nothing else.
+	OlderThan time.Duration
+	// DryRun has nothing removed.
+	DryRun bool
+}
+
+// Tidied is a file that Tidy has found, and what became of it.
+type Tidied struct {
+	Path string `json:"path"`
+	// Needless says that nobody needs the file, and Removed that it has been removed.
+	Needless bool `json:"needless"`
+	Removed  bool `json:"removed"`
+	// Why says why it is not needed, or why it stays.
+	Why string `json:"why"`
+}
+
+// Tidy removes, below a folder, what locks have left there and nobody needs any more: the
+// siblings of locks that nobody has, waits for, or has open; lock files of holders proven
+// dead, with their siblings, as the next holder would remove them; and what dead processes
+// have left beside. It yields each of these files, and those that stay, with the reason. It
+// may be called at any time, beside any number of users of the locks, none of whom sees more
+// of it than somebody who was there for an instant.
+//
+// Nothing goes because of its age alone: see Tidying.OlderThan. Symbolic links to folders
+// are not followed. What can't be read comes as an error with its path, and the rest
+// follows. The cause of a ctx that is done is the last error.
+func Tidy(ctx context.Context, dir string, how Tidying) iter.Seq2[Tidied, error] {
+	return func(yield func(Tidied, error) bool) {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			yield(Tidied{Path: dir}, pathError("resolve", dir, err))
+			return
+		}
+		now := time.Now()
+		which := tidying{fenceBefore: now.Add(-24 * time.Hour), dry: how.DryRun}
+		if how.OlderThan > 0 {
+			which.before = now.Add(-how.OlderThan)
+			which.fenceBefore = which.before
+		}
+		locks := sync.OnceValue(func() platform.KernelLocks {
+			all, _ := platform.ListKernelLocks()
+			return all
+		})
+		err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case errors.Is(err, fs.ErrNotExist) && path != dir:
+				return nil // gone since
+			case err != nil:
+				if !yield(Tidied{Path: path}, err) {
+					return fs.SkipAll
+				}
+				return nil
+			case !entry.IsDir():
+				return nil
+			}
+			entries, _ := os.ReadDir(path) // an error comes to us with the next call
+			found, order := locksOf(path, entries)
+			for _, lockPath := range order {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				t := folderTidier{ctx: ctx, which: which, locks: locks, beside: found[lockPath], yield: yield}
+				if t.lock(lockPath); t.stopped {
+					return fs.SkipAll
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			yield(Tidied{Path: dir}, err)
+		}
+	}
+}
+
+// locksOf returns the locks to which the files of a folder belong, by their paths, with the
+// files beside each lock file, and the paths in their order. Whether a lock file alone is
+// one is for folderTidier to say.
+func locksOf(dir string, entries []fs.DirEntry) (found map[string][]string, order []string) {
+	found = map[string][]string{}
+	for _, e := range entries {
+		name, beside := e.Name(), true
+		if sibling, is := strings.CutSuffix(name, siblingSuffix); is {
+			name = sibling
+		} else if i := strings.LastIndex(name, markerSuffix); i >= 0 && isOurs(name) {
+			name = name[:i]
+		} else if beside = false; !strings.HasSuffix(name, ".lock") {
+			continue
+		}
+		if name == "" || e.IsDir() {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if _, is := found[path]; !is {
+			found[path] = nil
+		}
+		if beside {
+			found[path] = append(found[path], filepath.Join(dir, e.Name()))
+		}
+	}
+	return found, slices.Sorted(maps.Keys(found))
+}
+
+// A folderTidier tidies up one lock.
+type folderTidier struct {
+	ctx     context.Context
+	which   tidying
+	locks   func() platform.KernelLocks
+	beside  []string // the files beside the lock file
+	yield   func(Tidied, error) bool
+	stopped bool // yield wants no more
+}
+
+// say yields what became of a file: why it stays, or else why it is not needed.
+func (t *folderTidier) say(path string, stays kept, needless string, err error) {
+	if t.stopped {
+		return
+	}
+	said := Tidied{Path: path, Why: needless, Needless: stays == "", Removed: stays == "" && !t.which.dry}
+	switch {
+	case err != nil && errors.Is(err, fs.ErrPermission):
+		said = Tidied{Path: path, Why: "not permitted: " + err.Error()}
+	case err != nil:
+		t.stopped = !t.yield(Tidied{Path: path}, err)
+		return
+	case stays != "":
+		said.Why = string(stays)
+	}
+	t.stopped = !t.yield(said, nil)
+}
+
+// lock tidies up what lies at a lock's path, and beside it.
+func (t *folderTidier) lock(path string) {
+	// Age proves nothing to us: we are no holder who wants to get in.
+	f := File{Path: path, StaleAfter: -1}
+	a, err := f.attempt(platform.Exclusive, impatient{tries: 1})
+	if errors.Is(err, ErrInvalidName) {
+		return // "dir/.flock" belongs to nothing
+	} else if err != nil {
+		t.say(path, "", "", err)
+		return
+	}
+	if !a.shares() {
+		for _, name := range t.beside {
+			t.say(name, keptUntrusted, "", nil)
+		}
+		return
+	}
+	if exists(a.file.Path) && !t.lockFile(a) {
+		return
+	}
+	for _, name := range t.beside {
+		if name != a.sibling {
+			t.leftover(a, name)
+		}
+	}
+	if why, err := a.tidyAnew(t.which); !errors.Is(err, fs.ErrNotExist) {
+		t.say(a.sibling, why, "nobody has the lock, or waits for it", err)
+	}
+}
+
+// lockFile deals with a lock that somebody has, or died with: that is taken over and
+// released, as by the next holder. It reports whether the lock file has gone.
+func (t *folderTidier) lockFile(a *attempt) (gone bool) {
+	s, err := a.inspect(t.ctx, t.locks())
+	switch {
+	case err != nil:
+		t.say(a.file.Path, "", "", err)
+		return false
+	// A file of this name may be anybody's.
+	case len(t.beside) == 0 && (s.Info == nil || s.Info.KernelLock == "") && s.Evidence != EvidenceIncomplete:
+		return false
+	}
+	why := kept("the lock is " + string(s.State) + ": " + string(s.Evidence))
+	if s.State == StateDead {
+		if info, _, err := platform.Look(a.file.Path); err == nil && t.isYoung(info) {
+			why = keptYoung
+		} else if why = ""; t.which.dry {
+			t.which.dead = true
+		} else if held, aerr := a.file.TryAcquire(t.ctx); held != nil {
+			err = held.Release()
+		} else if err = aerr; errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	var locked *ErrLocked
+	if errors.As(err, &locked) {
+		why, err = kept("the lock is "+string(locked.State)+": "+string(locked.Evidence)), nil
+	}
+	t.say(a.file.Path, why, "its holder is dead: "+string(s.Evidence), err)
+	if err == nil && why == "" {
+		return true
+	}
+	for _, name := range t.beside {
+		t.say(name, cmp.Or(why, keptLockFile), "", nil)
+	}
+	return false
+}
+
+func (t *folderTidier) isYoung(info platform.Info) bool {
+	return !t.which.before.IsZero() && !info.Modified.Before(t.which.before)
+}
+
+// leftover deals with a marker, or what lies beside one, of a lock without lock file.
+func (t *folderTidier) leftover(a *attempt, path string) {
+	f, err := a.look(path)
+	const left = "a process that died has left it"
+	if errors.Is(err, fs.ErrNotExist) { // whoever has taken the lock over removed it
+		t.say(path, "", left, nil)
+		return
+	} else if err != nil {
+		t.say(path, "", "", err)
+		return
+	}
+	defer f.close()
+	kernel, err := a.peek(f, platform.KernelLocks{}, true)
+	state, evidence := a.judge(t.ctx, f, kernel)
+	switch {
+	case err != nil:
+	case t.isYoung(f.info):
+		t.say(path, keptYoung, "", nil)
+		return
+	case state != StateDead && !a.isAbandoned(f):
+		t.say(path, kept("its maker may be at work: "+string(evidence)), "", nil)
+		return
+	case t.which.dry:
+	case path == a.marker+".new":
+		err = a.removeLeftover(t.ctx, path)
+	default:
+		err = a.removeMarker(t.ctx, path)
+	}
+	stays := kept("")
+	var locked *ErrLocked
+	if errors.As(err, &locked) || err == errMoved && exists(path) {
+		stays = keptInUse
+	}
+	if err == errMoved || stays != "" {
+		err = nil
+	}
+	t.say(path, stays, left, err)
+}
