@@ -26,9 +26,7 @@ func (a *app) breakSessions(d *database, name, nonce string, asJSON bool) int {
 			left = true
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, answerPatience)
-		there, err := d.EndSession(limited, s)
-		cancel()
+		there, err := d.end(ctx, name, s)
 		switch {
 		case err != nil:
 			failed = err
@@ -36,26 +34,23 @@ func (a *app) breakSessions(d *database, name, nonce string, asJSON bool) int {
 			ended = append(ended, s)
 		}
 	}
+	if !asJSON {
+		a.sayEnded(before, ended)
+	} else if code := a.print(sessionBreakage{breakage{before, len(ended) > 0}, ended}); code != exitOK {
+		return code
+	}
 	switch {
 	case failed != nil:
 		a.fail(failed)
 		a.more("the lock may still be held; look again: holdfast status -pg ...")
-	case left:
-		a.sayLeft(before, nonce)
-	}
-	switch {
-	case asJSON:
-		if code := a.print(sessionBreakage{breakage{before, len(ended) > 0}, ended}); code != exitOK {
-			return code
-		}
-	case failed == nil && !left:
-		a.sayEnded(before, ended)
-	}
-	switch {
-	case failed != nil:
 		return exitError
 	case left:
+		a.sayLeft(before, nonce)
 		return exitNotHad
+	case !asJSON && before.State == lock.StateFree:
+		fmt.Fprintln(a.stdout, visible(before.Path)+": free, nothing to end")
+	case !asJSON && len(ended) == 0:
+		fmt.Fprintln(a.stdout, visible(before.Path)+": nothing was ended, as who had it has let go of it by now")
 	}
 	return exitOK
 }
@@ -79,7 +74,7 @@ func (a *app) mayEnd(before lock.Status, s Session, nonce string, asJSON bool) b
 		return false
 	}
 	path := visible(before.Path)
-	a.say(path + " is held by a session, with which all ends that it holds")
+	a.say(path + " is held by a session, and all that it holds would end with it")
 	line := func(name, text string) { a.more(fmt.Sprintf("%-9s %s", name, text)) }
 	line("holder", databaseWords.who(s.info()))
 	if before.Info != nil && before.Info.PID == s.PID {
@@ -121,26 +116,21 @@ func (a *app) sayLeft(before lock.Status, nonce string) {
 	default:
 		a.say(path + " was not broken")
 	}
-	databaseWords.describe(a.stderr, before)
+	if a.answers == nil { // all has been said otherwise
+		databaseWords.describe(a.stderr, before)
+	}
 	if before.Info == nil || before.Info.Nonce == "" {
 		return
 	}
 	if name, ok := shellWord(before.Path); ok {
-		a.more("          without a question: holdfast break -pg ... -force " + before.Info.Nonce + " " + name)
+		a.more("without a question: holdfast break -pg ... -force " + before.Info.Nonce + " " + name)
 	}
 }
 
 // sayEnded says what was ended: it can't be looked up any more.
 func (a *app) sayEnded(before lock.Status, ended []Session) {
-	path := visible(before.Path)
-	switch {
-	case before.State == lock.StateFree:
-		fmt.Fprintln(a.stdout, path+": free, nothing to end")
-	case len(ended) == 0:
-		fmt.Fprintln(a.stdout, path+": its session has ended by itself")
-	}
 	for _, s := range ended {
-		fmt.Fprintln(a.stdout, path+": ended the session that had it")
+		fmt.Fprintln(a.stdout, visible(before.Path)+": ended the session that had it")
 		fmt.Fprintln(a.stdout, "  holder    "+databaseWords.who(s.info()))
 		fmt.Fprintln(a.stdout, "  it held   "+locksOf(s))
 	}

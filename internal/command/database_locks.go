@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,6 +148,18 @@ func (d *database) look(ctx context.Context, name string) (lock.Status, []Sessio
 		}
 	}
 	return status, sessions, nil
+}
+
+// end ends a session if it still has a lock, which it may have let go of since it was
+// looked at. It reports whether that was so.
+func (d *database) end(ctx context.Context, name string, s Session) (had bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	sessions, err := d.Holders(ctx, keyOf(name))
+	if err != nil || !slices.ContainsFunc(sessions, func(now Session) bool { return now.nonce() == s.nonce() }) {
+		return false, err
+	}
+	return d.EndSession(ctx, s)
 }
 
 const evidenceNumber lock.Evidence = "a session of the database holds the lock with this number"

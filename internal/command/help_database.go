@@ -45,7 +45,8 @@ The lock is lost when the session ends: by a restart of the server, a network th
 or whoever ends it (holdfast break). holdfast knows within ten seconds; COMMAND is then
 sent SIGTERM, and the exit code is 118. HOLDFAST_LOCK is SPACE/NAME, and HOLDFAST_FENCE
 grows with each holder of any lock of the database. HOLDFAST_HELD does not name the lock:
-a command that wants it again waits for itself, and holdfast says so.
+a command that wants it again waits for itself, and holdfast says so. Nothing of CONNSTRING
+is handed on; PGPASSWORD is, like all of the environment.
 `,
 }
 

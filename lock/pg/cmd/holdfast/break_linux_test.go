@@ -81,6 +81,23 @@ func TestBreak_Force(t *testing.T) {
 	}
 }
 
+// TestBreak_LetGo: a session that has let go of the lock while it was asked about is left
+// alone, with all else that it holds.
+func TestBreak_LetGo(t *testing.T) {
+	conn := server.Conn()
+	c := connect(t, conn)
+	exec(t, c, "SELECT pg_advisory_lock(81), pg_advisory_lock(82)")
+	p := start(t, "break", "-pg", conn, "#/81")
+	p.said(p.stderr, "[y/N]")
+	wantText(t, p.stderr.String(), "2 locks")
+	exec(t, c, "SELECT pg_advisory_unlock(81)")
+	if code := p.finish("y\n"); code != 0 {
+		t.Errorf("exit code %d\n%s", code, p.stderr)
+	}
+	wantText(t, p.stdout.String(), "nothing was ended")
+	want(t, 3, "", "status", "-pg", conn, "#/82")
+}
+
 // TestBreak_Readers are asked about one by one.
 func TestBreak_Readers(t *testing.T) {
 	conn := server.Conn()
