@@ -44,8 +44,9 @@ may take ten seconds for each address.
 The lock is lost when the session ends: by a restart of the server, a network that is cut,
 or whoever ends it (holdfast break). holdfast knows within ten seconds; COMMAND is then
 sent SIGTERM, and the exit code is 118. HOLDFAST_LOCK is SPACE/NAME, and HOLDFAST_FENCE
-grows with each holder of any lock of the database. HOLDFAST_HELD does not name the lock:
-a command that wants it again waits for itself, and holdfast says so. Nothing of CONNSTRING
+grows with each holder of any lock of the database. HOLDFAST_PREDECESSOR is empty, and
+"holdfast note" has nothing to note at. HOLDFAST_HELD does not name the lock: a command
+that wants it again waits for itself, and holdfast says so. Nothing of CONNSTRING
 is handed on; PGPASSWORD is, like all of the environment.
 `,
 }
