@@ -96,6 +96,7 @@ func TestReleaseBesideSignOfLife(t *testing.T) {
 	defer cancel()
 	time.AfterFunc(10*time.Millisecond, cancel) // any time will do
 	wantIs(t, outer.ReleaseContext(ctx), lock.ErrLost, context.Canceled)
+	wantIs(t, context.Cause(outer.Context(limited(t))), context.Canceled) // and not for the silence
 	p.cut()
 	p.swallow(false)
 	wantIdle(t, l)
