@@ -76,6 +76,62 @@ example:
   n=$(holdfast ledger head proof | jq .sequence)
 `
 
+const ledgerVerifySynopsis = "holdfast ledger verify [-json] [-prefix P] DIR"
+
+const ledgerVerifyHelp = `Reads the whole ledger in DIR/ledger, and prints what is wrong with it, each with its
+file, and what to do about it. Nothing is changed, and no lock is taken.
+
+  missing      an event that is not there, though there are events behind it; or one of a
+               batch that a dead writer has left
+  damaged      a file that can't be what it should be: empty, truncated, too large, no JSON,
+               a link; an event about a claim that can't be understood; or a snapshot of
+               the claims that was made of other events: one was changed since
+  unreadable   an event that could not be read
+  misnamed     a file that may be meant as an event, such as event-7.json
+  alien        a file that is certainly none of the ledger's: it does no harm
+
+  -json       a line for each: {"kind", "path", "sequence", "missing", "what", "next"};
+              sequence is the event's number, if it is one, and missing how many are
+              missing in a row
+  -prefix P   how the names of the event files begin, "" for names that are only numbers;
+              without it, as those that are there begin
+
+"holdfast claim" reads only what has come since a snapshot, so it is this command that finds
+what has happened to older events.
+
+exit codes:
+  0    the ledger is whole; there may be files that do no harm
+  64   wrong use
+  65   something is wrong with the ledger
+  1    it could not be looked through
+
+example:
+  holdfast ledger verify proof || holdfast ledger verify -json proof | jq -r .path
+`
+
+const ledgerExportSynopsis = "holdfast ledger export [-after N] [-prefix P] DIR"
+
+const ledgerExportHelp = `Prints the events of the ledger in DIR/ledger, each on a line: line N is event N.
+"holdfast ledger append" makes a ledger of them again. No lock is taken. Where something
+is wrong with the ledger the export ends; so if the exit code is 0, it is whole. (To have
+the files byte for byte, copy the folder, without the files whose names begin with a dot.)
+
+  -after N    only those behind number N, to be put behind an older export
+  -prefix P   how the names of the event files begin, "" for names that are only numbers;
+              without it, as those that are there begin
+
+exit codes:
+  0    all was printed
+  64   wrong use
+  65   something is wrong with the ledger: events behind that are not printed
+  1    anything else that went wrong
+
+examples:
+  holdfast ledger export proof > proof.jsonl
+  holdfast ledger export -after "$(wc -l < proof.jsonl)" proof >> proof.jsonl
+  holdfast ledger append new < proof.jsonl
+`
+
 // conflictHelp is about what the commands for one claim print when they fail because of
 // another one, or of none.
 const conflictHelp = `NODE is numbers with dots between them, such as 1 or 1.2.3, of 128 characters at most; ID

@@ -30,6 +30,7 @@ const (
 	exitWeaker    = 5 // doctor
 	exitUsage     = 64
 	exitMovedOn   = 65 // ledger append
+	exitDamaged   = 65 // ledger verify, ledger export
 	exitNotHad    = 75
 	exitLost      = 118 // run, note, release, renew, transfer
 	exitCannotRun = 126
@@ -164,6 +165,10 @@ func commands() []command {
 			summary: "print its events"},
 		{name: "ledger head", synopsis: ledgerHeadSynopsis, help: ledgerHeadHelp, do: (*app).ledgerHead,
 			summary: "print the number of its last event"},
+		{name: "ledger verify", synopsis: ledgerVerifySynopsis, help: ledgerVerifyHelp, do: (*app).ledgerVerify,
+			summary: "check that it is whole"},
+		{name: "ledger export", synopsis: ledgerExportSynopsis, help: ledgerExportHelp, do: (*app).ledgerExport,
+			summary: "print its events alone, for a copy"},
 		{name: "claim take", synopsis: claimTakeSynopsis, help: claimTakeHelp, do: (*app).claimTake,
 			summary: "claim a node of a proof, for a time"},
 		{name: "claim refresh", synopsis: claimRefreshSynopsis, help: claimRefreshHelp, do: (*app).claimRefresh,

@@ -27,7 +27,7 @@ import (
 //     say the same as the lost ones.
 //
 // That an event in front of the last one was changed by hand does not show: to find that, all
-// must be read.
+// must be read (Manager.Verify).
 //
 // Who writes it has the ledger's lock, and has read all events. So the last one wins, and is
 // never behind. A snapshot that does not fit, or can't be read or written, costs only time.

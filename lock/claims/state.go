@@ -127,7 +127,7 @@ func newState() *state {
 func (s *state) forget() {
 	for len(s.ended) > keepEnded {
 		var oldest tenure
-		first := s.sequence + 2
+		first := s.sequence + 1
 		for of, e := range s.ended { // one event may have ended two
 			if e.sequence < first || e.sequence == first && of.owner < oldest.owner {
 				oldest, first = of, e.sequence
@@ -138,7 +138,7 @@ func (s *state) forget() {
 	}
 }
 
-// apply replays the event behind the last one, and skips those of other types.
+// apply makes the change that the event at s.sequence tells of, if it is one of ours.
 func (s *state) apply(data []byte) error {
 	var kind struct {
 		Type string `json:"type"`
@@ -168,9 +168,9 @@ func (s *state) apply(data []byte) error {
 	// Another program may end somebody else's claim, or claim what is claimed.
 	before, ok := s.claims[e.NodeID]
 	of := tenure{e.NodeID, e.Owner}
-	s.ended[of] = end{e.Timestamp, ok && before.Owner == e.Owner, s.sequence + 1}
+	s.ended[of] = end{e.Timestamp, ok && before.Owner == e.Owner, s.sequence}
 	if ok {
-		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, true, s.sequence + 1}
+		s.ended[tenure{e.NodeID, before.Owner}] = end{e.Timestamp, true, s.sequence}
 	}
 	if e.Type == acquired {
 		if ok && before.Owner == e.Owner {
@@ -207,8 +207,17 @@ func (s *state) isLeftover(file Claim, lasts bool) bool {
 	return !file.AcquiredAt.After(end.at) && !(end.known && lasts)
 }
 
-// catchUp replays what has come since. An event that can't be understood stops it: it may
-// say that somebody has a claim.
+// add replays an event. The error says that it can't be understood: it may tell that somebody
+// has a claim.
+func (s *state) add(e ledger.Event) error {
+	s.sequence, s.before, s.digest = e.Sequence, s.digest, s.digest.with(e.Data)
+	if err := s.apply(e.Data); err != nil {
+		return fmt.Errorf("not a claim's event: %w", err)
+	}
+	return nil
+}
+
+// catchUp replays what has come since. After an error the state is of no use.
 func (s *state) catchUp(l ledger.Ledger) error {
 	var errs []error
 	for e, err := range l.Events(s.sequence) {
@@ -216,17 +225,14 @@ func (s *state) catchUp(l ledger.Ledger) error {
 			continue
 		}
 		if err == nil {
-			if err = s.apply(e.Data); err != nil {
-				err = fmt.Errorf("claims: %s: not a claim's event: %w: %w", l.Path(e.Sequence), err, ledger.ErrDamaged)
+			if err = s.add(e); err != nil {
+				err = fmt.Errorf("claims: %s: %w: %w", l.Path(e.Sequence), err, ledger.ErrDamaged)
 			}
 		}
 		if err != nil {
 			if errs = append(errs, err); len(errs) == maxErrors {
 				break
 			}
-		}
-		if len(errs) == 0 {
-			s.sequence, s.before, s.digest = e.Sequence, s.digest, s.digest.with(e.Data)
 		}
 	}
 	return errors.Join(errs...)

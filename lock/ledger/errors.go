@@ -48,15 +48,28 @@ func (e *SequenceError) Error() string {
 // Is makes the error match ErrSequenceMismatch.
 func (e *SequenceError) Is(target error) bool { return target == ErrSequenceMismatch }
 
-// alienError is about one file. It matches ErrAlien and ErrDamaged.
-type alienError struct{ path string }
-
-func (e *alienError) Error() string {
-	return fmt.Sprintf("ledger: %s: is none of the ledger's files; it does no harm, and may be moved away", e.path)
+// fileError is what is wrong with one file, or that it is missing. It matches ErrDamaged.
+type fileError struct {
+	kind       ProblemKind
+	path, what string
+	next       string // what to do, where that depends on the file
 }
 
-func (e *alienError) Is(target error) bool { return target == ErrAlien || target == ErrDamaged }
+func (e *fileError) Error() string {
+	text := fmt.Sprintf("ledger: %s: %s", e.path, e.what)
+	if e.next != "" {
+		text += "; " + e.next
+	}
+	if e.kind != ProblemAlien {
+		text += ": " + ErrDamaged.Error()
+	}
+	return text
+}
+
+func (e *fileError) Is(target error) bool {
+	return target == ErrDamaged || target == ErrAlien && e.kind == ProblemAlien
+}
 
 func damaged(path, what string) error {
-	return fmt.Errorf("ledger: %s: %s: %w", path, what, ErrDamaged)
+	return &fileError{kind: ProblemDamaged, path: path, what: what}
 }

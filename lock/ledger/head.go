@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,10 +105,10 @@ func (l Ledger) last(from int64) (int64, error) {
 
 // contents are what a ledger's folder holds.
 type contents struct {
-	head   int64 // the largest number
-	events int64 // how many there are
-	temps  []string
-	aliens []string
+	head    int64   // the largest number
+	numbers []int64 // all of them, in order
+	temps   []string
+	aliens  []string
 }
 
 // list looks at the whole folder. A ledger whose folder does not exist yet is
@@ -132,8 +133,7 @@ func (l Ledger) list() (c contents, err error) {
 			temp, _ := filepath.Match(".event-*.tmp", name)
 			switch {
 			case sequence > 0:
-				c.head = max(c.head, sequence)
-				c.events++
+				c.numbers = append(c.numbers, sequence)
 			case temp:
 				c.temps = append(c.temps, name)
 			case strings.HasPrefix(name, "."), name == lockName,
@@ -143,6 +143,11 @@ func (l Ledger) list() (c contents, err error) {
 			}
 		}
 		if err == io.EOF {
+			slices.Sort(c.numbers)
+			c.numbers = slices.Compact(c.numbers) // a folder that changes may be told in part twice
+			if n := len(c.numbers); n > 0 {
+				c.head = c.numbers[n-1]
+			}
 			return c, nil
 		} else if err != nil {
 			return c, fmt.Errorf("ledger: %w", err)
@@ -153,16 +158,17 @@ func (l Ledger) list() (c contents, err error) {
 // gap returns an error that names the first missing event, if one is missing. The listing
 // of a folder that grows may leave some out, so each is looked for.
 func (l Ledger) gap(c contents) error {
-	if c.events == c.head {
-		return nil
-	}
-	for n := int64(1); n <= c.head; n++ {
-		there, err := l.exists(n)
-		if err != nil {
-			return err
-		} else if !there {
-			return damaged(l.path(l.name(n)), fmt.Sprintf("missing, though event %d exists", c.head))
+	next := int64(1)
+	for _, n := range c.numbers {
+		for ; next < n; next++ {
+			there, err := l.exists(next)
+			if err != nil {
+				return err
+			} else if !there {
+				return &fileError{kind: ProblemMissing, path: l.Path(next), what: fmt.Sprintf("missing, though event %d exists", c.head)}
+			}
 		}
+		next = n + 1
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func PrefixOf(dir string) (string, error) {
 			return "", err
 		}
 		all = prefixes(c.aliens)
-		if c.events > 0 {
+		if c.head > 0 {
 			all = append(all, DefaultPrefix)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -106,9 +106,10 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 // alien returns the error for a file whose name is no event's.
 func (l Ledger) alien(name string) error {
 	if l.likeEvent(name) {
-		return damaged(l.path(name), "is named much like an event, and is none; give it an event's name, or move it away")
+		return &fileError{ProblemMisnamed, l.path(name), "is named much like an event, and is none",
+			"give it an event's name if it is one, else move it away"}
 	}
-	return &alienError{l.path(name)}
+	return &fileError{ProblemAlien, l.path(name), "is none of the ledger's files", "it does no harm, and may be moved away"}
 }
 
 // likeEvent reports whether somebody may have meant a name to be an event's: with another
@@ -122,21 +123,24 @@ func (l Ledger) likeEvent(name string) bool {
 // skip returns the error for event n, which is missing, and the number of the last one that
 // is missing with it.
 func (l Ledger) skip(n int64) (last int64, err error) {
-	dir, err := os.ReadDir(l.folder())
+	c, err := l.list()
 	if err != nil {
-		return n, fmt.Errorf("ledger: %w", err)
+		return n, err
 	}
-	next := int64(MaxSequence)
-	for _, entry := range dir {
-		if s := l.sequenceOf(entry.Name()); s > n {
-			next = min(next, s)
-		}
+	i, _ := slices.BinarySearch(c.numbers, n+1)
+	if i == len(c.numbers) {
+		return MaxSequence - 1, l.gone(n, 1) // what was behind it is gone, too
 	}
+	return c.numbers[i] - 1, l.gone(n, c.numbers[i]-n)
+}
+
+// gone is the error for events from n on that are missing in a row.
+func (l Ledger) gone(n, events int64) error {
 	what := "missing, though there are events behind it"
-	if next > n+1 {
-		what = fmt.Sprintf("missing, and the %d behind it, though there are events behind them", next-n-1)
+	if events > 1 {
+		what = fmt.Sprintf("missing, and the %d behind it, though there are events behind them", events-1)
 	}
-	return next - 1, damaged(l.path(l.name(n)), what)
+	return &fileError{kind: ProblemMissing, path: l.Path(n), what: what}
 }
 
 func (l Ledger) whole() (contents, error) {

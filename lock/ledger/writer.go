@@ -166,34 +166,43 @@ func (w *Writer) appendBatch(events [][]byte) (err error) {
 
 // finishBatch publishes what a writer had decided before it died.
 func (w *Writer) finishBatch() error {
-	path := w.ledger.path(batchName)
+	b, from, err := w.ledger.readBatch()
+	if err != nil || b.Events == 0 {
+		return err
+	}
+	return w.publishBatch(b, from)
+}
+
+// readBatch returns the batch that is decided and not finished, and how many of its events
+// are published; no batch, if there is none.
+func (l Ledger) readBatch() (b batch, published int, err error) {
+	path := l.path(batchName)
 	data, err := platform.ReadRegular(path, 4<<10)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return batch{}, 0, nil
 	case errors.Is(err, platform.ErrNotRegular), errors.Is(err, platform.ErrTooLarge):
-		return damaged(path, "is none of the ledger's files")
+		return batch{}, 0, badBatch(path, "is none of the ledger's files")
 	case err != nil:
-		return fmt.Errorf("ledger: %w", err)
+		return batch{}, 0, fmt.Errorf("ledger: %w", err)
 	}
-	var b batch
 	if err := json.Unmarshal(data, &b); err != nil || b.Events < 1 ||
 		b.ID == "" || strings.ContainsFunc(b.ID, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		return damaged(path, "does not say which events are to be published")
+		return batch{}, 0, badBatch(path, "does not say which events are to be published")
 	}
 	// They are published in order, so those that are left are the last ones. If one of
 	// them is missing, the others must not be given up without a word.
 	from := b.Events
 	for ; from > 0; from-- {
-		if _, err := os.Lstat(w.ledger.path(b.temp(from - 1))); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(l.path(b.temp(from - 1))); errors.Is(err, fs.ErrNotExist) {
 			break
 		} else if err != nil {
-			return fmt.Errorf("ledger: %w", err)
+			return batch{}, 0, fmt.Errorf("ledger: %w", err)
 		}
 	}
-	c, err := w.ledger.list()
+	c, err := l.list()
 	if err != nil {
-		return err
+		return batch{}, 0, err
 	}
 	left := 0
 	for _, temp := range c.temps {
@@ -202,10 +211,15 @@ func (w *Writer) finishBatch() error {
 		}
 	}
 	if left != b.Events-from {
-		return damaged(w.ledger.path(b.temp(from-1)), fmt.Sprintf("missing, though it was decided to publish it (see %s), and %d others are there; "+
-			"put it back, or remove %s to give them all up", batchName, left, batchName))
+		return batch{}, 0, &fileError{ProblemMissing, l.path(b.temp(from - 1)),
+			fmt.Sprintf("missing, though it was decided to publish it (see %s), and %d others are there", batchName, left),
+			fmt.Sprintf("put it back, or remove %s to give them all up", batchName)}
 	}
-	return w.publishBatch(b, from)
+	return b, from, nil
+}
+
+func badBatch(path, what string) error {
+	return &fileError{ProblemDamaged, path, what, "put it back as it was, or remove it to give up what is left of the batch"}
 }
 
 // publishBatch renames the events that are still to be published, beginning with one. Each

@@ -1,0 +1,138 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock/claims"
+	"github.com/holdfast-go/holdfast/lock/ledger"
+)
+
+func (a *app) ledgerVerify(args []string) int {
+	flags := newFlags("ledger verify")
+	asJSON := flags.Bool("json", false, "")
+	at := ledgerFlags(flags, false)
+	dir, code, ok := a.parseOne(flags, args, "DIR")
+	if !ok {
+		return code
+	}
+	l, err := at(dir)
+	if err != nil {
+		return a.failLedger(err)
+	}
+	p := a.progress(l)
+	events, wrong, harmless := 0, 0, 0
+	for problem, err := range (&claims.Manager{Dir: dir, Ledger: l}).Verify(func(e ledger.Event) {
+		events++
+		p.at(e.Sequence)
+	}) {
+		p.clear()
+		switch {
+		case err != nil:
+			return a.failLedger(err)
+		case problem.Harmless():
+			harmless++
+		default:
+			wrong++
+		}
+		if *asJSON {
+			err = writeJSON(a.stdout, problem)
+		} else {
+			_, err = fmt.Fprintf(a.stdout, "%s: %s\n  next: %s\n", visible(problem.Path), visible(problem.What), visible(problem.Next))
+		}
+		if err != nil {
+			return a.fail(err)
+		}
+	}
+	p.clear()
+	if !*asJSON {
+		fmt.Fprintf(a.stdout, "events that are whole: %d; problems: %d; files that do no harm: %d\n", events, wrong, harmless)
+	}
+	if wrong > 0 {
+		return exitDamaged
+	}
+	return exitOK
+}
+
+func (a *app) ledgerExport(args []string) int {
+	flags := newFlags("ledger export")
+	after := flags.Int64("after", 0, "")
+	at := ledgerFlags(flags, false)
+	dir, code, ok := a.parseOne(flags, args, "DIR")
+	if !ok {
+		return code
+	}
+	if *after < 0 {
+		return a.misuse(flags.Name(), fmt.Sprintf("-after %d is negative", *after))
+	}
+	l, err := at(dir)
+	if err != nil {
+		return a.failLedger(err)
+	}
+	p := a.progress(l)
+	for event, err := range l.Events(*after) {
+		switch {
+		case errors.Is(err, ledger.ErrAlien):
+			continue
+		case errors.Is(err, ledger.ErrDamaged): // a copy must not seem to be whole
+			p.clear()
+			a.say(oneLine(err))
+			a.more("nothing behind that is exported; \"holdfast ledger verify\" says what to do")
+			return exitDamaged
+		case err == nil:
+			err = writeJSON(a.stdout, json.RawMessage(event.Data))
+		}
+		if err != nil {
+			p.clear()
+			return a.failLedger(err)
+		}
+		p.at(event.Sequence)
+	}
+	p.clear()
+	return exitOK
+}
+
+// progress tells a person at a terminal how far a command is that reads a whole ledger.
+type progress struct {
+	terminal io.Writer // nil if there is none
+	head     int64
+	next     time.Time // when to tell again
+	shown    bool
+	now      func() time.Time
+}
+
+// progressEvery is also how long a command is quiet at first.
+const progressEvery = time.Second
+
+func (a *app) progress(l ledger.Ledger) *progress {
+	p := &progress{now: time.Now}
+	if f, ok := a.stderr.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			p.terminal = f
+		}
+	}
+	p.head, _ = l.Sequence() // without it, the command will say what is wrong
+	p.next = p.now().Add(progressEvery)
+	return p
+}
+
+// at tells that event n is done.
+func (p *progress) at(n int64) {
+	if p.terminal == nil || p.now().Before(p.next) {
+		return
+	}
+	p.next, p.shown = p.now().Add(progressEvery), true
+	fmt.Fprintf(p.terminal, "\rholdfast: event %d of %d", n, max(n, p.head))
+}
+
+// clear takes the line away, for other words.
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.terminal, "\r\x1b[K")
+		p.shown = false
+	}
+}

@@ -1,0 +1,192 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock/ledger"
+)
+
+// verified is what Verify finds, and the events that it shows, in short.
+func verified(t *testing.T, l ledger.Ledger) (problems []ledger.Problem, shown string) {
+	t.Helper()
+	for p, err := range l.Verify(func(e ledger.Event) error {
+		shown += fmt.Sprintf("%d ", e.Sequence)
+		if string(e.Data) == `"bad"` {
+			return errors.New("says bad things")
+		}
+		return nil
+	}) {
+		check(t, err)
+		problems = append(problems, p)
+	}
+	return problems, shown
+}
+
+// TestVerify: each problem is told with its file, and what to do; and when that was done the
+// ledger is whole.
+func TestVerify(t *testing.T) {
+	l := filled(t, 13)
+	if problems, shown := verified(t, l); len(problems) > 0 || shown != "1 2 3 4 5 6 7 8 9 10 11 12 13 " {
+		t.Errorf("whole: %v, %s", problems, shown)
+	}
+	for _, n := range []int{3, 5, 6, 7} {
+		remove(t, l, fmt.Sprintf("event-%06d.json", n))
+	}
+	write(t, l, "event-000009.json", `{"half":`)
+	write(t, l, "event-000010.json", ``)
+	remove(t, l, "event-000011.json")
+	check(t, os.Mkdir(at(l, "event-000011.json"), 0o777))
+	write(t, l, "event-000012.json", `"bad"`)
+	write(t, l, "event-3.json", `"3"`)
+	write(t, l, "notes.txt", ``)
+	problems, shown := verified(t, l)
+	if want := "1 2 4 8 12 13 "; shown != want {
+		t.Errorf("shown: %s, want %s", shown, want)
+	}
+	slices.SortStableFunc(problems, func(a, b ledger.Problem) int { return strings.Compare(a.Path, b.Path) })
+	for i, want := range []struct {
+		kind              ledger.ProblemKind
+		name              string
+		sequence, missing int64
+		what              string
+	}{
+		{ledger.ProblemMissing, "event-000003.json", 3, 1, "missing, though"},
+		{ledger.ProblemMissing, "event-000005.json", 5, 3, "missing, and the 2 behind it"},
+		{ledger.ProblemDamaged, "event-000009.json", 9, 0, "not JSON"},
+		{ledger.ProblemDamaged, "event-000010.json", 10, 0, "empty"},
+		{ledger.ProblemDamaged, "event-000011.json", 11, 0, "not a regular file"},
+		{ledger.ProblemDamaged, "event-000012.json", 12, 0, "says bad things"},
+		{ledger.ProblemMisnamed, "event-3.json", 0, 0, "much like an event"},
+		{ledger.ProblemAlien, "notes.txt", 0, 0, "none of the ledger's"},
+	} {
+		if i >= len(problems) {
+			t.Fatalf("only %d problems: %v", len(problems), problems)
+		}
+		p := problems[i]
+		if p.Kind != want.kind || p.Path != at(l, want.name) || p.Sequence != want.sequence || p.Missing != want.missing ||
+			!strings.Contains(p.What, want.what) || p.Next == "" || p.Harmless() != (want.kind == ledger.ProblemAlien) {
+			t.Errorf("got %+v, want %v", p, want)
+		}
+	}
+	if len(problems) != 8 {
+		t.Errorf("%d problems: %v", len(problems), problems)
+	}
+
+	check(t, os.Rename(at(l, "event-3.json"), at(l, "event-000003.json")))
+	remove(t, l, "event-000011.json")
+	for _, n := range []int{5, 6, 7, 9, 10, 11, 12} {
+		write(t, l, fmt.Sprintf("event-%06d.json", n), "null")
+	}
+	remove(t, l, "notes.txt")
+	if problems, _ := verified(t, l); len(problems) > 0 {
+		t.Errorf("mended: %v", problems)
+	}
+	holds(t, l, "1", "2", `"3"`, "4", "null", "null", "null", "8", "null", "null", "null", "null", "13")
+	must(t, l, "14", 14)
+}
+
+// TestVerify_LeftOut: what the listing of a folder that grows has left out is looked for.
+func TestVerify_LeftOut(t *testing.T) {
+	l := filled(t, 6)
+	remove(t, l, "event-000005.json")
+	got := ""
+	for n, missing := range l.InOrder([]int64{1, 4, 6}) {
+		got += fmt.Sprint(n, ":", missing, " ")
+	}
+	if want := "1:0 2:0 3:0 4:0 5:1 6:0 "; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestVerify_Far: a gap is told at once, however wide it is.
+func TestVerify_Far(t *testing.T) {
+	l := filled(t, 2)
+	write(t, l, fmt.Sprintf("event-%d.json", greatest), "1")
+	problems, _ := verified(t, l)
+	if len(problems) != 1 || problems[0].Sequence != 3 || problems[0].Missing != greatest-3 {
+		t.Errorf("%+v", problems)
+	}
+}
+
+// TestVerify_Batch: a batch that nobody can finish is told; one that the next writer will
+// finish is not, nor what somebody is just publishing.
+func TestVerify_Batch(t *testing.T) {
+	l := filled(t, 2)
+	write(t, l, ".batch", `{"id":"X","events":2}`)
+	write(t, l, ".event-X-000002.tmp", `4`)
+	if problems, _ := verified(t, l); len(problems) > 0 {
+		t.Errorf("one is published, and one is left: %+v", problems)
+	}
+	remove(t, l, ".event-X-000002.tmp")
+	write(t, l, ".event-X-000001.tmp", `3`)
+	broken := func(kind ledger.ProblemKind, name string) {
+		t.Helper()
+		problems, _ := verified(t, l)
+		if len(problems) != 1 || problems[0].Kind != kind || problems[0].Path != at(l, name) || !strings.Contains(problems[0].Next, "remove") {
+			t.Errorf("got %+v, want %s", problems, name)
+		}
+		_, err := l.Append(background, []byte("9"))
+		complains(t, err, ledger.ErrDamaged, at(l, name), "put it back")
+	}
+	broken(ledger.ProblemMissing, ".event-X-000002.tmp")
+	write(t, l, ".batch", `{}`)
+	broken(ledger.ProblemDamaged, ".batch")
+	write(t, l, "ledger.lock", "")
+	if problems, _ := verified(t, l); len(problems) > 0 {
+		t.Errorf("while somebody appends: %+v", problems)
+	}
+	remove(t, l, "ledger.lock")
+	remove(t, l, ".batch")
+	must(t, l, "3", 3)
+}
+
+// TestVerify_None: what is no ledger, or has events of another prefix, is an error.
+func TestVerify_None(t *testing.T) {
+	other := filled(t, 2)
+	other.Prefix = "x-"
+	for _, l := range []ledger.Ledger{{}, {Dir: t.TempDir() + "/absent"}, other} {
+		var errs []error
+		for p, err := range l.Verify(func(ledger.Event) error { return nil }) {
+			errs = append(errs, err)
+			if err == nil {
+				t.Errorf("%+v: %+v", l, p)
+			}
+		}
+		if len(errs) != 1 {
+			t.Errorf("%+v: %v", l, errs)
+		}
+	}
+}
+
+// TestVerify_WhileAppending: what comes and goes while somebody appends is no problem.
+func TestVerify_WhileAppending(t *testing.T) {
+	l := fresh(t)
+	check(t, os.MkdirAll(at(l, ""), 0o777))
+	done := make(chan error, 1)
+	go func() {
+		for n := int64(0); n < 600; n += 3 {
+			if _, err := l.AppendBatch(background, numbered(n, 3)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for {
+		problems, _ := verified(t, l)
+		if len(problems) > 0 {
+			t.Fatalf("%+v", problems)
+		}
+		select {
+		case err := <-done:
+			check(t, err)
+			return
+		default:
+		}
+	}
+}
