@@ -57,13 +57,14 @@ func TestSnapshot_DiskFull(t *testing.T) {
 func TestSnapshot_ReadOnly(t *testing.T) {
 	dir, a := unprivileged(t)
 	fill(t, dir, last)
-	_, err := manager(dir, newClock()).Reap(t.Context())
-	check(t, err)
-	write(t, eventFile(dir, 50), corrupt["no owner"])
-	check(t, errors.Join(os.Chmod(filepath.Join(dir, "ledger"), 0o755), os.Chmod(snapshotFile(dir), 0o644)))
 	for n := 1; n <= last; n++ {
 		check(t, os.Chmod(eventFile(dir, n), 0o644))
 	}
+	check(t, os.Chmod(filepath.Join(dir, "ledger"), 0o777))
+	if answer := a.Say("reap"); answer != "ok 0" || !exists(snapshotFile(dir)) {
+		t.Fatalf("reap: %s", answer)
+	}
+	write(t, eventFile(dir, 50), corrupt["no owner"])
 	check(t, os.Chmod(filepath.Join(dir, "ledger"), 0o555))
 	if answer := a.Say("look"); answer != "ok 0" {
 		t.Errorf("look: %s", answer)
