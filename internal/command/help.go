@@ -130,7 +130,8 @@ The command inherits standard input, output and error, and finds in its environm
                    what the command writes to: if that refuses a number smaller than
                    the greatest it has seen, a writer who came too late does no harm.
                    Readers (-shared) have none. For several LOCKs both variables have a
-                   line for each, in the order in which they were taken
+                   line for each, in the order in which they were taken; so a path with
+                   a line break in it is refused then
 
   HOLDFAST_PREDECESSOR
                    JSON, {"holder": {...}, "how", "ended", "evidence", "note",

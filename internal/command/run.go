@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -146,6 +147,9 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 	for _, path := range args[:end] {
 		if wrong := o.wrongName(path); wrong != "" {
 			return wrong
+		}
+		if whole, err := filepath.Abs(path); end > 1 && err == nil && strings.Contains(whole, "\n") {
+			return fmt.Sprintf("of several LOCKs none may have a line break in its path, as %s has a line for each: %s", lockVar, visible(whole))
 		}
 	}
 	o.locks, o.command = args[:end], args[end+1:]

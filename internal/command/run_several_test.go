@@ -51,6 +51,34 @@ func TestRunSeveral(t *testing.T) {
 	wantCode(t, exitOK, append([]string{"run", "-timeout", "1ns", one, two, "--"}, role(t, "exit", "0")...)...)
 }
 
+// TestRunSeveral_LineBreak: what would split HOLDFAST_LOCK is refused, and nothing touched;
+// of one lock it is as good a path as any.
+func TestRunSeveral_LineBreak(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a\nb")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Skip("needs a system that allows such names: ", err)
+	}
+	run := func(locks ...string) *process {
+		cmd := child(t, append(append(append([]string{"run"}, locks...), "--"), role(t, "env")...)...)
+		cmd.Dir = dir
+		return startCommand(t, cmd)
+	}
+	for _, locks := range [][]string{{"1.lock", "2.lock"}, {"1.lock", filepath.Join(t.TempDir(), "2\n.lock")}} {
+		code, stdout, stderr := run(locks...).finish()
+		if code != exitUsage || stdout != "" {
+			t.Errorf("exit code %d, %s", code, stdout)
+		}
+		wantText(t, stderr, "line break", `\n`)
+	}
+	if got := testkit.Names(t, dir); got != "" {
+		t.Errorf("%s were made", got)
+	}
+	code, stdout, stderr := run("1.lock").finish()
+	if code != exitOK || !strings.HasSuffix(strings.Split(stdout, "/1.lock\n")[0], "a\nb") {
+		t.Errorf("exit code %d, %q, %s", code, stdout, stderr)
+	}
+}
+
 // TestRunShared: readers are together, and have no fence.
 func TestRunShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
