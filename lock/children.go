@@ -87,7 +87,9 @@ func (h *FileHold) Attach(cmd *exec.Cmd) error {
 // seen.
 //
 // After an error with left, the lock is taken until the children have ended, and this
-// process has too.
+// process has too. After an error without left, call Release, which needs no descriptor, or
+// LeaveToChildren again: where the lock file can't be opened anew, as no descriptor is free
+// (EMFILE), the lock is held as before.
 func (h *FileHold) LeaveToChildren() (left bool, err error) {
 	h.mu.Lock()
 	release := true

@@ -32,9 +32,11 @@ func init() { roles["parent"] = parent }
 //	release         "released"
 //	leave           "left", or "released"
 //	die             no answer
+//	starve, feed    no answer; without a free descriptor, and with those it had
 func parent(path string, orders *bufio.Scanner) {
 	f := lock.File{Path: path, Cmd: "parent"}
 	var held *lock.FileHold
+	var limit unix.Rlimit
 	say := func(said string, err error) {
 		if err != nil {
 			said = "error: " + err.Error()
@@ -73,6 +75,11 @@ func parent(path string, orders *bufio.Scanner) {
 			say(pid, err)
 		case "release":
 			say("released", held.Release())
+		case "starve":
+			unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+			unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max})
+		case "feed":
+			unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 		case "die":
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "leave":
@@ -375,6 +382,38 @@ func TestLeaveToChildren_Ended(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	takeOver(t, f.Path)
+}
+
+// TestLeaveToChildren_NoDescriptors: a process that has no descriptor left can't leave the
+// lock, and has it as before. It can still release it, or leave it later.
+func TestLeaveToChildren_NoDescriptors(t *testing.T) {
+	for _, how := range []string{"hold", "share"} {
+		for _, then := range []string{"release", "leave"} {
+			t.Run(how+", then "+then, func(t *testing.T) {
+				f := queuedListed(t)
+				p := start(t, "parent", f.Path)
+				p.Do(how, "held")
+				child := descendant(t, p, "child")
+				p.Order("starve")
+				if said := p.Say("leave"); !strings.Contains(said, "error: ") || !strings.Contains(said, unix.EMFILE.Error()) {
+					t.Errorf("it says %s", said)
+				}
+				if s := inspect(t, f); s.State != lock.StateHeld || s.Info == nil || s.Info.PID != p.Cmd.Process.Pid || s.Gone != nil {
+					t.Errorf("%+v; want it held as before", s)
+				}
+				if then == "release" {
+					p.Do("release", "released")
+					wantFree(t, f.Path)
+					return
+				}
+				p.Order("feed")
+				p.Do("leave", "left")
+				if s := inspect(t, f); !slices.Equal(pids(s.Processes), []int{child}) {
+					t.Errorf("%+v; want it left to %d", s, child)
+				}
+			})
+		}
+	}
 }
 
 // TestLeaveToChildren_Lost is a release, which tells.
