@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -188,27 +189,63 @@ func TestStuck_NotOvertaken(t *testing.T) {
 }
 
 // TestStuck_FolderMadeAnew: a wait without a deadline, whose files have gone with their
-// folder, begins again in the new one.
+// folder, or lie elsewhere now, begins again in the new one: also if that happens in its last
+// instant before.
 func TestStuck_FolderMadeAnew(t *testing.T) {
-	for name, without := range map[string]bool{"at the sibling": false, "at the lock file": true} {
-		t.Run(name, func(t *testing.T) {
-			parkedIs(t, 0)
-			dir := filepath.Join(t.TempDir(), "dir")
-			check(t, os.Mkdir(dir, 0o700))
-			f := lock.File{Path: filepath.Join(dir, ".lock")}
-			holder := start(t, "member", f.Path)
-			holder.Do("try", "held")
-			if without {
-				removeSibling(t, f.Path)
-			}
-			waiter := beginAcquire(t, context.Background(), f)
-			parkedIs(t, 1)
-			check(t, errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)))
-			letGo(t, getHeld(t, waiter))
-			holder.Do("release", "lost")
-			wantFree(t, f.Path)
-		})
+	if err := exchange(t.TempDir()); err != nil {
+		t.Skip("needs a filesystem that exchanges two folders: ", err)
 	}
+	for name, without := range map[string]bool{"at the sibling": false, "at the lock file": true} {
+		for _, when := range []string{"before", "while it waits"} {
+			for _, what := range []string{"gone", "elsewhere"} {
+				t.Run(name+", "+when+", "+what, func(t *testing.T) {
+					parkedIs(t, 0)
+					dir := filepath.Join(t.TempDir(), "dir")
+					check(t, os.Mkdir(dir, 0o700))
+					makeAnew := sync.OnceFunc(func() {
+						err := exchange(dir)
+						if what == "gone" {
+							err = errors.Join(err, os.RemoveAll(dir+".other"))
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					})
+					f := lock.File{Path: filepath.Join(dir, ".lock")}
+					holder := start(t, "member", f.Path)
+					holder.Do("try", "held")
+					if without {
+						removeSibling(t, f.Path)
+					}
+					waiter := make(chan outcome, 1)
+					go func() {
+						held, err := f.Park(func(step string) {
+							if step == lock.StepParks && when == "before" {
+								makeAnew()
+							}
+						}).Acquire(context.Background())
+						waiter <- outcome{held, err}
+					}()
+					if when != "before" {
+						parkedIs(t, 1)
+						makeAnew()
+					}
+					letGo(t, getHeld(t, waiter))
+					holder.Do("release", "lost")
+					wantFree(t, f.Path)
+				})
+			}
+		}
+	}
+}
+
+// exchange puts an empty folder in the place of another, which lies beside it then. There is
+// one at any moment: a wait ends with an error where there is none.
+func exchange(dir string) error {
+	if err := os.Mkdir(dir+".other", 0o700); err != nil {
+		return err
+	}
+	return unix.Renameat2(unix.AT_FDCWD, dir+".other", unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 }
 
 // TestStuck_Lease: an open that would wait for the end of somebody's lease holds nobody up.

@@ -320,7 +320,9 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 		return delay
 	})
 	switch {
-	case came: // perhaps with ErrBusy, when it has moved: see WaitLock
+	case came && err == platform.ErrBusy: // see WaitLock
+		return parked.file, errMoved
+	case came:
 		return parked.file, err
 	case err == nil:
 		err = errMoved
