@@ -299,16 +299,6 @@ func (p *place) lockedByKernel(path string, f *finding) *ErrLocked {
 	return locked
 }
 
-// addNote adds the note of the holder, if there is one.
-func (p *place) addNote(locked *ErrLocked) {
-	c := cmp.Or(locked.Info, locked.Gone)
-	if c == nil || c.Nonce == "" || c.Mode == modeShared {
-		return
-	}
-	m := p.memory()
-	locked.Note, locked.NotedAt = m.noteOf(c)
-}
-
 func (p *place) locked(path string, f *finding, s State, e Evidence) *ErrLocked {
 	locked := &ErrLocked{RepoID: p.file.repoID, Path: path, State: s, Evidence: e, now: p.now()}
 	if f != nil {

@@ -184,6 +184,3 @@ func Remembered(data []byte) (note string, p *Predecessor) {
 
 // EncodeRecord makes a record of any object.
 func EncodeRecord(object []byte) []byte { return encodeRecord(object) }
-
-// OwnLocksCount reports whether a killed holder is known by its own lock.
-const OwnLocksCount = platform.OwnLocks

@@ -58,7 +58,7 @@ func (a *attempt) hold(own *ownFile) *FileHold {
 	told := false
 	defer func() {
 		if !told {
-			_ = h.Release()
+			_ = h.releaseUnused()
 		}
 	}()
 	if dead := a.reclaimed; dead != nil && (dead.Info == nil || dead.Info.Mode != modeShared) { // readers may just have left

@@ -109,9 +109,7 @@ func (m *memory) decode(data []byte) (whole bool) {
 	}
 	m.fence, whole = fence, true
 	note, last := area(noteOffset, lastOffset), area(lastOffset, siblingSize)
-	if n := new(noteRecord); decodeRecord(note, n) != "" && n.Nonce != "" && n.PID > 0 {
-		m.note = n
-	} else if len(bytes.Trim(note, "\x00")) > 0 {
+	if m.note = decodeNote(note); m.note == nil && len(bytes.Trim(note, "\x00")) > 0 {
 		whole = false
 	}
 	l := new(lastRecord)
@@ -121,6 +119,15 @@ func (m *memory) decode(data []byte) (whole bool) {
 		whole = false
 	}
 	return whole
+}
+
+// decodeNote decodes the note in its area; nil if there is none that is whole.
+func decodeNote(area []byte) *noteRecord {
+	n := new(noteRecord)
+	if decodeRecord(area, n) == "" || n.Nonce == "" || n.PID <= 0 {
+		return nil
+	}
+	return n
 }
 
 // decodeRecord decodes the record at the beginning of an area, and returns its checksum; ""

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,6 +118,33 @@ func NoteAbove(path, text string) error {
 		return fmt.Errorf("lock: note: %w", err)
 	}
 	return nil
+}
+
+// addNote adds the note of the holder, if there is one. It is memory.noteOf for whoever is
+// refused a lock, perhaps again and again, and mostly finds no note.
+func (p *place) addNote(locked *ErrLocked) {
+	c := cmp.Or(locked.Info, locked.Gone)
+	if c == nil || c.Nonce == "" || c.Mode == modeShared {
+		return
+	}
+	f, err := platform.Open(p.sibling, os.O_RDONLY)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	area := make([]byte, lastOffset-noteOffset)
+	for range memoryTries {
+		n, err := f.ReadAt(area, noteOffset)
+		if err != nil || !bytes.Contains(area[:n], []byte(c.Nonce)) {
+			return
+		}
+		var m memory
+		if m.note = decodeNote(area[:n]); m.note != nil {
+			locked.Note, locked.NotedAt = m.noteOf(c)
+			return
+		}
+		time.Sleep(passage)
+	}
 }
 
 // findAbove finds a lock among those of the processes above.

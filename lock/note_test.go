@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -117,6 +119,35 @@ func TestNote_Whole(t *testing.T) {
 		}
 		t.Logf("looker %d saw %d notes", i, len(notes))
 	}
+}
+
+// TestNote_Killed: whoever is killed in the midst of noting leaves one note or the other.
+func TestNote_Killed(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	for range 30 {
+		noter := start(t, "noter", f.Path)
+		noter.Expect("noting")
+		time.Sleep(rand.N(3 * time.Millisecond)) // any instruction
+		noter.Kill()
+		p := predecessor(t, f)
+		if p == nil || p.Info.PID != noter.Cmd.Process.Pid || p.How != lock.EndDied || p.Note == "" || strings.Trim(p.Note, p.Note[:1]) != "" {
+			t.Fatalf("%+v", p)
+		}
+	}
+}
+
+func init() { roles["noter"] = noter }
+
+// noter notes for ever.
+func noter(path string, _ *bufio.Scanner) {
+	held, err := lock.File{Path: path}.Acquire(context.Background())
+	for n := 0; err == nil; n++ {
+		err = held.Note(strings.Repeat(string('a'+rune(n%26)), 1+n*37%1024))
+		if n == 0 {
+			fmt.Println("noting")
+		}
+	}
+	fmt.Println(err)
 }
 
 // TestNoteAbove: a process below writes the note of its holder, of the innermost or the one
