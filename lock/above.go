@@ -100,7 +100,7 @@ func (p *place) heldAbove() *ErrLocked {
 			locked.Cause = fmt.Errorf("%w: pid %d has it", errAbove, above.PID)
 			return locked
 		case locked.Gone != nil && locked.Gone.Nonce == above.Nonce && is(platform.Self().PID),
-			locked.Shared && p.inherits(above.PID):
+			locked.Shared && p.inherits():
 			locked.Cause = errAbove // those who have gone are not named as holders
 			return locked
 		}
@@ -110,10 +110,28 @@ func (p *place) heldAbove() *ErrLocked {
 }
 
 // inherits reports whether this process has the lock file's lock from a process above.
-func (p *place) inherits(above int) bool {
+func (p *place) inherits() bool {
 	id, err := platform.IdentifyFile(p.file.Path)
-	locks, _ := platform.ListKernelLocks()
-	return err == nil && slices.ContainsFunc(locks.Heirs(id), func(h platform.Heir) bool {
-		return h.PID == platform.Self().PID && (h.Taker == above || h.Taker == 0)
-	})
+	return err == nil && platform.Inherits(id)
+}
+
+// HeldAbove reports whether this process has the lock from a process above, exclusively: by
+// the open file that Attach, or holdfast run, handed on. It may then work under that hold,
+// also if the process above is killed. A release by the process above ends that, as it does
+// for all of its children.
+//
+// It is false for a readers' lock, where children can't hold, and where that can't be told.
+func (f File) HeldAbove() bool {
+	p, err := f.locate()
+	if err != nil {
+		return false
+	}
+	found, err := p.look(p.file.Path)
+	if err != nil {
+		return false
+	}
+	defer found.close()
+	// Whose claim it is does not matter: that the lock of the file at this path is ours says
+	// that its holder has not released it. A readers' claim is that of others, too.
+	return found.claim != nil && found.claim.ours && !found.isShared() && p.inherits()
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
@@ -223,6 +224,60 @@ func TestHeldAbove_Gone(t *testing.T) {
 	if !errors.Is(err, lock.ErrReentrant) || !slices.Equal(slices.Sorted(slices.Values(pids(asLocked(t, err).Processes))), both) ||
 		strings.Contains(err.Error(), "has it") {
 		t.Errorf("%v; want ErrReentrant, and %v named", err, both)
+	}
+}
+
+// TestNested: a process that has the lock from one above works under that hold, until it is
+// released, or whoever has left it to its children; not below a reader.
+func TestNested(t *testing.T) {
+	for _, how := range []string{"hold", "share"} {
+		f := queued(t)
+		f.Nested = true
+		nested := func(want bool) {
+			t.Helper()
+			for name, do := range map[string]func(context.Context, func(context.Context) error) error{
+				"Do": f.Do, "DoShared": f.DoShared,
+				"TryDo": func(ctx context.Context, fn func(context.Context) error) error {
+					_, err := f.TryDo(ctx, fn)
+					return err
+				},
+			} {
+				called := false
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				err := do(ctx, func(fn context.Context) error {
+					called = fn == ctx
+					return nil
+				})
+				cancel()
+				if called != want || err != nil && want {
+					t.Errorf("%s: under the hold above: %v (%v), want %v", name, called, err, want)
+				}
+			}
+			if f.HeldAbove() != want {
+				t.Errorf("HeldAbove: %v, want %v", !want, want)
+			}
+		}
+		p := start(t, "parent", f.Path)
+		p.Do(how, "held")
+		child := descendant(t, p, "child")
+		nested(false)
+		shareFile(t, child, f.Path)
+		nested(how == "hold")
+		if how == "hold" {
+			p.Kill()
+			nested(true)
+			continue
+		}
+		p.Do("release", "released")
+		nested(false)
+	}
+	f := queued(t)
+	p := start(t, "parent", f.Path)
+	p.Do("hold", "held")
+	shareFile(t, descendant(t, p, "child"), f.Path)
+	p.Do("release", "released")
+	if f.HeldAbove() {
+		t.Error("held above after its release")
 	}
 }
 

@@ -13,12 +13,18 @@ import (
 // fn's error and panic are passed on as they are. If fn succeeds, Do returns the error of
 // the release, so that work under a lost lock is not taken for done.
 func (f File) Do(ctx context.Context, fn func(context.Context) error) error {
+	if f.Nested && f.HeldAbove() {
+		return fn(ctx)
+	}
 	held, err := f.Acquire(ctx)
 	return do(ctx, held, err, fn)
 }
 
 // DoShared is Do with a shared lock: see AcquireShared.
 func (f File) DoShared(ctx context.Context, fn func(context.Context) error) error {
+	if f.Nested && f.HeldAbove() {
+		return fn(ctx)
+	}
 	held, err := f.AcquireShared(ctx)
 	return do(ctx, held, err, fn)
 }
@@ -26,6 +32,9 @@ func (f File) DoShared(ctx context.Context, fn func(context.Context) error) erro
 // TryDo is Do without waiting. When somebody else has the lock, or the caller's own context
 // does, fn is skipped: acquired is false, and the error nil.
 func (f File) TryDo(ctx context.Context, fn func(context.Context) error) (acquired bool, err error) {
+	if f.Nested && f.HeldAbove() {
+		return true, fn(ctx)
+	}
 	held, err := f.TryAcquire(ctx)
 	return tryDo(ctx, held, err, fn)
 }

@@ -47,6 +47,11 @@ type File struct {
 	// own it. Func Tidy removes those of folders.
 	Tidy bool
 
+	// Nested has Do, DoShared and TryDo call fn at once, with the caller's own context, where
+	// this process has the lock already from a process above: see HeldAbove. Without it
+	// they fail there with ErrReentrant.
+	Nested bool
+
 	// RequireKernelLock makes acquiring fail with ErrUnsupported where the kernel can't
 	// prove whether a holder lives. Otherwise rules on pid and age decide there.
 	RequireKernelLock bool

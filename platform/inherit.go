@@ -30,6 +30,10 @@ func (f *File) CloseLocked() error {
 // own parent wanted it; nil if that is nothing. The caller closes it.
 func Inherited(number int) *os.File { return inherited(number) }
 
+// Inherits reports whether this process has the lock of a file by an open file that it has
+// inherited. False where that can't be told.
+func Inherits(id FileID) bool { return inherits(id) }
+
 // HasLeft reports whether a process that took the lock of a file, by the kernel's list, is
 // known to have no open file any more through which it has that lock. Others have it then.
 // False where that can't be told.

@@ -49,11 +49,6 @@ func hasLeft(taker int, id FileID) bool {
 }
 
 // heirs finds the processes that have a lock which another one took, by the locked file.
-//
-// A file is known by its name in the list and by what stat says, as some filesystems give
-// other names there than to stat (btrfs, overlay). Only descriptors with a lock are asked,
-// and no server is (AT_STATX_DONT_SYNC): whoever looks must not wait for a filesystem that
-// hangs.
 func heirs() map[FileID][]Heir {
 	found := map[FileID][]Heir{}
 	folders, err := os.ReadDir("/proc")
@@ -65,32 +60,51 @@ func heirs() map[FileID][]Heir {
 		if err != nil {
 			continue
 		}
-		entries, _ := os.ReadDir("/proc/" + folder.Name() + "/fdinfo")
-		has := map[FileID]int{}
-		for _, entry := range entries {
-			info, err := os.ReadFile("/proc/" + folder.Name() + "/fdinfo/" + entry.Name())
-			if err != nil {
-				continue // closed since
-			}
-			for line := range strings.Lines(string(info)) {
-				text, is := strings.CutPrefix(line, "lock:")
-				if !is || !strings.Contains(text, "FLOCK") {
-					continue
-				}
-				l, ok := parseLock(text)
-				if !ok || l.kind != "FLOCK" || l.waits || l.pid == pid {
-					continue
-				}
-				has[l.file] = l.pid
-				var x unix.Statx_t
-				if unix.Statx(unix.AT_FDCWD, "/proc/"+folder.Name()+"/fd/"+entry.Name(), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &x) == nil {
-					has[FileID{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino}] = l.pid
-				}
-			}
-		}
-		for id, taker := range has {
+		for id, taker := range inheritedLocks(pid) {
 			found[id] = append(found[id], Heir{PID: pid, Taker: taker})
 		}
 	}
 	return found
+}
+
+// inheritedLocks returns who took the locks that a process has from another one, by the
+// locked file.
+//
+// A file is known by its name in the list and by what stat says, as some filesystems give
+// other names there than to stat (btrfs, overlay). Only descriptors with a lock are asked,
+// and no server is (AT_STATX_DONT_SYNC): whoever looks must not wait for a filesystem that
+// hangs.
+func inheritedLocks(pid int) map[FileID]int {
+	takers, folder := map[FileID]int{}, "/proc/"+strconv.Itoa(pid)
+	entries, _ := os.ReadDir(folder + "/fdinfo")
+	for _, entry := range entries {
+		info, err := os.ReadFile(folder + "/fdinfo/" + entry.Name())
+		if err != nil {
+			continue // closed since
+		}
+		for line := range strings.Lines(string(info)) {
+			text, is := strings.CutPrefix(line, "lock:")
+			if !is || !strings.Contains(text, "FLOCK") {
+				continue
+			}
+			l, ok := parseLock(text)
+			if !ok || l.kind != "FLOCK" || l.waits || l.pid == pid {
+				continue
+			}
+			takers[l.file] = l.pid
+			var x unix.Statx_t
+			if unix.Statx(unix.AT_FDCWD, folder+"/fd/"+entry.Name(), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &x) == nil {
+				takers[FileID{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino}] = l.pid
+			}
+		}
+	}
+	return takers
+}
+
+func inherits(id FileID) bool {
+	if !procIsOurs() {
+		return false
+	}
+	_, has := inheritedLocks(os.Getpid())[id]
+	return has
 }

@@ -13,4 +13,6 @@ func (d *descriptor) inheritable() (*os.File, error) { return nil, errors.ErrUns
 
 func hasLeft(int, FileID) bool { return false }
 
+func inherits(FileID) bool { return false }
+
 func inherited(int) *os.File { return nil }

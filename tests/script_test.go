@@ -53,13 +53,27 @@ func TestScript(t *testing.T) {
 			"tree":    func(ts *testscript.TestScript, _ bool, args []string) { fmt.Fprint(ts.Stdout(), tree(ts, args[0])) },
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "trusted" {
-				return false, fmt.Errorf("there is no condition %s", name)
-			}
 			fsys, err := platform.FilesystemOf(os.TempDir()) // where scripts run
-			return fsys.Trusted, err
+			switch name {
+			case "trusted":
+				return fsys.Trusted, err
+			case "heirs":
+				return fsys.Trusted && childrenHold(), err
+			}
+			return false, fmt.Errorf("there is no condition %s", name)
 		},
 	})
+}
+
+// childrenHold reports whether locks can be handed on to children.
+func childrenHold() bool {
+	f, err := platform.Open(os.Args[0], os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	handed, err := f.Inheritable()
+	return errors.Join(err, handed.Close()) == nil
 }
 
 // holdFile is the program hold of scripts: hold FILE makes a file, and ends once that is gone.

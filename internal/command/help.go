@@ -81,7 +81,7 @@ func (a *app) usage(c *command) string {
 	return c.synopsis + "\n       " + c.database.synopsis
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -99,6 +99,10 @@ other.
                  the wait has no end
   -shared        as a reader: any number of readers hold a lock together, but not beside
                  an exclusive holder
+  -nested        where a process above holds the lock, and this one has it from there, run
+                 COMMAND under that hold, and not fail at once. It ends with a release by
+                 the process above, as for all that it has started. HOLDFAST_LOCK names
+                 the LOCKs that were taken, if any. A readers' lock is not had so
   -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
                  holdfast was killed, whatever COMMAND has left behind
   -kill-tree     also end all descendants of COMMAND, even those in the background, when

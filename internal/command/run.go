@@ -23,7 +23,10 @@ type runOptions struct {
 	// conflict is the exit code for a lock that somebody else has.
 	conflict int
 	// close keeps the lock from the command: it is holdfast's alone.
-	close    bool
+	close bool
+	// nested runs the command under the hold of a process above, where this one has the lock
+	// from there.
+	nested   bool
 	killTree bool
 	grace    time.Duration
 	shared   bool
@@ -67,9 +70,14 @@ func (a *app) run(args []string) int {
 		}
 		descendants = t
 	}
-	held, code, ok := a.take(context.Background(), o, at, signals)
-	if !ok {
-		return code
+	if o.nested {
+		o.locks = slices.DeleteFunc(slices.Clone(o.locks), heldAbove)
+	}
+	var held []hold
+	if len(o.locks) > 0 {
+		if held, code, ok = a.take(context.Background(), o, at, signals); !ok {
+			return code
+		}
 	}
 	code, lost := a.supervise(o, at.words(), descendants, held, signals)
 	return a.letGo(at.words(), held, code, lost)
@@ -81,6 +89,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	duration(flags, &o.timeout, "timeout")
 	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
 	flags.BoolVar(&o.close, "close", false, "")
+	flags.BoolVar(&o.nested, "nested", false, "")
 	flags.BoolVar(&o.shared, "shared", false, "")
 	flags.BoolVar(&o.quiet, "quiet", false, "")
 	flags.BoolVar(&o.file.RequireKernelLock, "require-kernel-lock", false, "")
@@ -155,6 +164,9 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 	o.locks, o.command = args[:end], args[end+1:]
 	return ""
 }
+
+// heldAbove reports whether this process has a lock from one above it.
+func heldAbove(path string) bool { return lock.File{Path: path}.HeldAbove() }
 
 // staleAfter reads the flag of that name.
 func (o *runOptions) staleAfter(text string) error {
@@ -286,6 +298,9 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 		}
 		a.say(path + " is held by " + above + ", and would be waited for in vain; " + o.undone)
 		at.words().describe(a.stderr, found)
+		if o.conn == nil && len(o.command) > 0 && heldAbove(locked.Path) {
+			a.more("with -nested, the command runs under that hold")
+		}
 		return o.conflict
 	} else if errors.Is(err, lock.ErrTimeout) {
 		a.say(fmt.Sprintf("%s is still locked after %s; %s", path, o.timeout, o.undone))
