@@ -30,10 +30,13 @@ func visible(s string) string {
 	return b.String()
 }
 
+// lines puts those of an error into one. Those behind a heading are indented.
+var lines = strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ")
+
 // oneLine gives an error in words. Its text may hold a path, or, of several
 // errors joined, line breaks.
 func oneLine(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := lines.Replace(err.Error())
 	return visible(strings.TrimPrefix(text, "lock: ")) // "holdfast: lock: ..." says nothing
 }
 

@@ -18,8 +18,10 @@ func TestVisible(t *testing.T) {
 			t.Errorf("visible(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if got, want := oneLine(errors.New("lock: a\nb\x1b")), `a; b\x1b`; got != want {
-		t.Errorf("oneLine = %q, want %q", got, want)
+	for in, want := range map[string]string{"lock: a\nb\x1b": `a; b\x1b`, "all failed:\n\ta\n\tb": "all failed: a; b"} {
+		if got := oneLine(errors.New(in)); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
+		}
 	}
 }
 

@@ -102,11 +102,13 @@ func TestBreak_LetGo(t *testing.T) {
 func TestBreak_Readers(t *testing.T) {
 	conn := server.Conn()
 	one, two := hold(t, conn, "-shared", "several/a"), hold(t, conn, "-shared", "several/a")
-	_, told := want(t, 75, "y\nn\n", "break", "-pg", conn, "several/a")
+	out, told := want(t, 75, "y\nn\n", "break", "-pg", conn, "several/a")
+	wantText(t, out, "ended the session")
+	wantText(t, told, "was not broken")
 	if n := strings.Count(told, "[y/N]"); n != 2 {
 		t.Errorf("asked %d times:\n%s", n, told)
 	}
-	out, _ := want(t, 3, "", "status", "-pg", conn, "several/a")
+	out, _ = want(t, 3, "", "status", "-pg", conn, "several/a")
 	wantText(t, out, "holder    backend ", ", shared")
 	want(t, 0, "y\n", "break", "-pg", conn, "several/a")
 	for _, p := range []*process{one, two} {
