@@ -104,8 +104,9 @@ func (m *memory) decode(data []byte) (whole bool) {
 	}
 	*m = memory{}
 	fence, ok := parseFence(area(fenceOffset, fenceOffset+fenceDigits+1))
-	if m.alien = !ok || len(data) > siblingSize-fenceOffset; m.alien {
-		return true
+	long := len(data) > siblingSize-fenceOffset
+	if m.alien = !ok || long; m.alien {
+		return long // what is no fence may be half of one
 	}
 	m.fence, whole = fence, true
 	note, last := area(noteOffset, lastOffset), area(lastOffset, siblingSize)
@@ -178,7 +179,8 @@ func (a *attempt) openMemory(flag int) (f *platform.File, done func() error, err
 	return f, f.Close, nil
 }
 
-// notAlien is decode's look whether a file is somebody's, without all the rest.
+// notAlien is decode's look whether a file is somebody's, without all the rest. It is for
+// the holder, besides whom nobody writes a fence.
 func notAlien(f *platform.File, info platform.Info) error {
 	if info.Size <= fenceOffset {
 		return nil

@@ -20,7 +20,8 @@ const maxNote = 1 << 10
 
 // Note says what this holder is doing: at which step it is. Inspect, ErrLocked and the
 // command show it, and so does Predecessor to the next holder, however this one ends. Each
-// note replaces the one before. It takes microseconds, and nobody ever sees half of it.
+// note replaces the one before. It takes microseconds, and nobody ever sees half of it. The
+// last one stays in the sibling when the lock is released.
 //
 // The text is of at most 1 KiB. A longer one, or one with hundreds of control characters, is
 // ErrInvalidName. After Release or a loss (ErrLost) nothing is noted. A shared lock has no
