@@ -6,7 +6,7 @@ const holdHelp = `Waits for the lock, has it held for the life of another proces
 a session. The lock is held by a process of its own, the keeper, which holdfast leaves
 behind. The session ends, and the lock is free,
 
-  - when the owner has ended, however that happened (within 50 ms)
+  - when the owner has ended, however that happened (in some milliseconds)
   - by "holdfast release LOCK NONCE"
   - when the ttl has passed without "holdfast renew LOCK NONCE"
   - when the keeper is ended, by whatever signal

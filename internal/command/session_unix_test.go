@@ -446,6 +446,21 @@ func TestHold_SocketFolder(t *testing.T) {
 	wantText(t, stderr, "takes too many")
 }
 
+// TestHold_SocketElsewhere: a session that can't be reached is not taken for one that has
+// ended.
+func TestHold_SocketElsewhere(t *testing.T) {
+	path := sessions(t)
+	s := begin(t, path)
+	here := os.Getenv("XDG_RUNTIME_DIR")
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	_, stderr := wantCode(t, exitError, "release", path, s.Nonce)
+	wantText(t, stderr, "can't be reached", "pid "+strconv.Itoa(s.KeeperPID), "XDG_RUNTIME_DIR")
+	t.Setenv("XDG_RUNTIME_DIR", here)
+	s.wantHeld()
+	wantCode(t, exitOK, "release", path, s.Nonce)
+	s.wantEnded()
+}
+
 // TestHold_Contention: sessions of several shells take turns.
 func TestHold_Contention(t *testing.T) {
 	path := sessions(t)
