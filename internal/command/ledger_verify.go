@@ -50,7 +50,10 @@ func (a *app) ledgerVerify(args []string) int {
 	}
 	p.clear()
 	if !*asJSON {
-		fmt.Fprintf(a.stdout, "events that are whole: %d; problems: %d; files that do no harm: %d\n", events, wrong, harmless)
+		_, err := fmt.Fprintf(a.stdout, "events that are whole: %d; problems: %d; files that do no harm: %d\n", events, wrong, harmless)
+		if err != nil {
+			return a.fail(err)
+		}
 	}
 	if wrong > 0 {
 		return exitDamaged
@@ -74,6 +77,9 @@ func (a *app) ledgerExport(args []string) int {
 		return a.failLedger(err)
 	}
 	p := a.progress(l)
+	if isTerminal(os.Stdout) {
+		p.terminal = nil // the events themselves show it
+	}
 	for event, err := range l.Events(*after) {
 		switch {
 		case errors.Is(err, ledger.ErrAlien):
@@ -110,14 +116,18 @@ const progressEvery = time.Second
 
 func (a *app) progress(l ledger.Ledger) *progress {
 	p := &progress{now: time.Now}
-	if f, ok := a.stderr.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			p.terminal = f
-		}
+	if f, ok := a.stderr.(*os.File); ok && isTerminal(f) {
+		p.terminal = f
 	}
 	p.head, _ = l.Sequence() // without it, the command will say what is wrong
 	p.next = p.now().Add(progressEvery)
 	return p
+}
+
+// isTerminal takes some other devices for one, which does no harm.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // at tells that event n is done.

@@ -165,7 +165,7 @@ func commands() []command {
 			summary: "print its events"},
 		{name: "ledger head", synopsis: ledgerHeadSynopsis, help: ledgerHeadHelp, do: (*app).ledgerHead,
 			summary: "print the number of its last event"},
-		{name: "ledger verify", synopsis: ledgerVerifySynopsis, help: ledgerVerifyHelp, do: (*app).ledgerVerify,
+		{name: "ledger verify", synopsis: ledgerVerifySynopsis, help: ledgerVerifyHelp, do: (*app).ledgerVerify, direct: true,
 			summary: "check that it is whole"},
 		{name: "ledger export", synopsis: ledgerExportSynopsis, help: ledgerExportHelp, do: (*app).ledgerExport,
 			summary: "print its events alone, for a copy"},
