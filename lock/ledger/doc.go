@@ -4,7 +4,8 @@
 //	l := ledger.Ledger{Dir: "proof", AgentID: "prover-1"}
 //	seq, err := l.Append(ctx, []byte(`{"type":"node_created","node_id":"1.2"}`))
 //
-//	for event, err := range l.Events(0) { ... } // no lock is needed to read
+//	for event, err := range l.Events(0) { ... }     // no lock is needed to read
+//	for problem, err := range l.Verify(nil) { ... } // what is wrong, and what to do
 //
 // The format is that of af, a command with which agents work on a proof: see FORMATS.md.
 //

@@ -71,10 +71,6 @@ func (l Ledger) Events(after int64) iter.Seq2[Event, error] {
 				yield(Event{}, err)
 				return
 			}
-			if err := l.alone(c); err != nil {
-				yield(Event{}, err)
-				return
-			}
 			head = c.head
 			for _, name := range c.aliens {
 				if !yield(Event{}, l.alien(name)) {
@@ -143,11 +139,15 @@ func (l Ledger) gone(n, events int64) error {
 	return &fileError{kind: ProblemMissing, path: l.Path(n), what: what}
 }
 
-func (l Ledger) whole() (contents, error) {
-	if err := l.check(); err != nil {
-		return contents{}, err
+// whole lists the folder for who wants to read all of it.
+func (l Ledger) whole() (c contents, err error) {
+	if err = l.check(); err != nil {
+		return c, err
 	}
-	return l.list()
+	if c, err = l.list(); err != nil {
+		return c, err
+	}
+	return c, l.alone(c)
 }
 
 // beyond reports whether event n, which was not there, is missing: there are events behind

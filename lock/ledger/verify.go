@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
-	"os"
+
+	"github.com/holdfast-go/holdfast/lock"
 )
 
 // ProblemKind says what sort of problem a Problem is.
@@ -43,14 +45,11 @@ func (p Problem) Harmless() bool { return p.Kind == ProblemAlien }
 // ledger: nothing, if it is whole. It takes no lock, and changes nothing. An error is the
 // last that comes: the ledger could not be looked through.
 //
-// look is called with each event that can be one, in order. An error of its is reported as
-// that event's damage.
+// look, which may be nil, is called with each event that can be one, in order. An error of its
+// is reported as that event's damage.
 func (l Ledger) Verify(look func(Event) error) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
 		c, err := l.whole()
-		if err == nil {
-			err = l.alone(c)
-		}
 		if err != nil {
 			yield(Problem{}, err)
 			return
@@ -110,24 +109,26 @@ func (l Ledger) verify(n int64, look func(Event) error) error {
 	} else if err != nil {
 		return err
 	}
-	if err := look(event); err != nil {
-		return damaged(l.Path(n), err.Error())
+	if look != nil {
+		if err := look(event); err != nil {
+			return damaged(l.Path(n), err.Error())
+		}
 	}
 	return nil
 }
 
 // verifyBatch returns why a batch that a dead writer has left can't be finished. While
 // somebody appends there is nothing to be said of it.
-func (l Ledger) verifyBatch() error {
-	for range 2 { // a writer may have come, and have gone, meanwhile
-		if _, err := os.Lstat(l.path(lockName)); err == nil {
+func (l Ledger) verifyBatch() (err error) {
+	for range 2 { // a writer may have come, and have gone, in between
+		s, lerr := l.file(nil).Inspect(context.Background())
+		if lerr == nil && s.State != lock.StateFree && s.State != lock.StateDead {
 			return nil
 		}
-		if _, _, err := l.readBatch(); err == nil {
+		if _, _, err = l.readBatch(); err == nil {
 			return nil
 		}
 	}
-	_, _, err := l.readBatch()
 	return err
 }
 

@@ -83,8 +83,8 @@ func TestVerify(t *testing.T) {
 		write(t, l, fmt.Sprintf("event-%06d.json", n), "null")
 	}
 	remove(t, l, "notes.txt")
-	if problems, _ := verified(t, l); len(problems) > 0 {
-		t.Errorf("mended: %v", problems)
+	for p, err := range l.Verify(nil) {
+		t.Errorf("mended: %v, %v", p, err)
 	}
 	holds(t, l, "1", "2", `"3"`, "4", "null", "null", "null", "8", "null", "null", "null", "null", "13")
 	must(t, l, "14", 14)
@@ -141,6 +141,8 @@ func TestVerify_Batch(t *testing.T) {
 		t.Errorf("while somebody appends: %+v", problems)
 	}
 	remove(t, l, "ledger.lock")
+	write(t, l, "ledger.lock", `{"pid":2147483647,"created_at":"2024-01-15T10:30:00Z"}`) // dead
+	broken(ledger.ProblemDamaged, ".batch")
 	remove(t, l, ".batch")
 	must(t, l, "3", 3)
 }
@@ -151,7 +153,7 @@ func TestVerify_None(t *testing.T) {
 	other.Prefix = "x-"
 	for _, l := range []ledger.Ledger{{}, {Dir: t.TempDir() + "/absent"}, other} {
 		var errs []error
-		for p, err := range l.Verify(func(ledger.Event) error { return nil }) {
+		for p, err := range l.Verify(nil) {
 			errs = append(errs, err)
 			if err == nil {
 				t.Errorf("%+v: %+v", l, p)
