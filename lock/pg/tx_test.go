@@ -77,12 +77,15 @@ func TestTxLimit(t *testing.T) {
 	tx := begun(t, c, pgx.TxOptions{})
 	exec1(t, tx, "SET LOCAL lock_timeout = '7min'")
 	exec1(t, tx, "INSERT INTO work VALUES (1)")
-	short, cancel := context.WithTimeout(limited(t), 100*time.Millisecond)
-	defer cancel()
+	byDeadline := func() error {
+		ctx, cancel := context.WithTimeout(limited(t), time.Second) // of which a tenth is for the answer
+		defer cancel()
+		return l.AcquireTx(ctx, tx, k, pg.TxOptions{})
+	}
 	for _, err := range []error{
 		l.AcquireTx(limited(t), tx, k, pg.TxOptions{Limit: 1}),
 		l.AcquireTx(limited(t), tx, k, pg.TxOptions{Limit: 10 * time.Millisecond, Shared: true}),
-		l.AcquireTx(short, tx, k, pg.TxOptions{}),
+		byDeadline(),
 	} {
 		if locked := wantLocked(t, err, lock.ErrTimeout, context.DeadlineExceeded); locked.Waited <= 0 {
 			t.Errorf("waited %v", locked.Waited)
