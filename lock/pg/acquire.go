@@ -57,8 +57,7 @@ type attempt struct {
 	nested  bool     // the session is an outer hold's
 	sent    time.Time
 
-	waited bool // the server has let it wait
-	told   bool // the Observer has been told that it waits
+	told bool // the Observer has been told that it waits
 
 	mu       sync.Mutex // guards inTheWay, which a wait's end and its announcement find out
 	inTheWay *who       // as the last look found; nil if it has found nobody

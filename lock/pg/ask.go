@@ -14,7 +14,7 @@ import (
 const noticeAfter = 5 * time.Millisecond
 
 // ask asks for the lock, and returns false if it is another's and may not be waited for.
-// One statement tries first, and then waits: so it can tell that it has waited.
+// Either is one statement.
 func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 	s, l := a.session, a.locker
 	var got bool
@@ -44,12 +44,13 @@ func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 		s.breakOff(errClosed)
 	default: // whoever closes it later finds this wait
 	}
-	announced := a.announce()
+	announced, sql := a.announce(), calls.wait
+	if l.options.Observer != nil { // who is to be told of a wait, however short
+		sql = calls.tryWait
+	}
 	err = s.query(ctx, func() { a.look(context.WithoutCancel(ctx), s) }, // while there is still something to see
-		l.asked(calls.wait), a.number.args(), &got)
-	waited := err == nil && !got
-	a.waited = a.waited || waited
-	announced(waited)
+		l.asked(sql), a.number.args(), &got)
+	announced(err == nil && !got)
 	if err != nil {
 		return false, err
 	}
@@ -149,7 +150,7 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 		return a.wrap(fmt.Errorf("%w: %w", a.locker.tooMany(), err))
 	case errors.Is(err, errBrokenOff), ctx.Err() == nil, errors.Is(err, ErrCollision), errors.Is(err, ErrSpaceClash):
 		return a.wrap(err)
-	case a.waited || a.found() != nil || time.Since(a.sent) >= noticeAfter:
+	case a.found() != nil || time.Since(a.sent) >= noticeAfter:
 		return a.gaveUp(ctx)
 	}
 	return a.wrap(endOf(ctx)) // nobody is known to be in the way

@@ -8,9 +8,10 @@ type mode struct {
 
 // calls are what the server is asked for one lock.
 type calls struct {
-	try  string
-	wait string // tries first, and says false if it has waited: by then the lock is had
-	free string
+	try     string
+	wait    string
+	tryWait string // tries first, and says false if it has waited: by then the lock is had
+	free    string
 	// In a transaction, expressions.
 	tryXact, waitXact string
 }
@@ -22,7 +23,8 @@ func newMode(name, suffix string) *mode {
 		try, wait := "pg_try_advisory_lock"+suffix+params, "pg_advisory_lock"+suffix+params
 		return calls{
 			try:      "SELECT " + try,
-			wait:     "SELECT CASE WHEN " + try + " THEN true ELSE " + wait + " IS NULL END",
+			wait:     "SELECT " + wait + " IS NOT NULL",
+			tryWait:  "SELECT CASE WHEN " + try + " THEN true ELSE " + wait + " IS NULL END",
 			free:     "SELECT pg_advisory_unlock" + suffix + params,
 			tryXact:  "pg_catalog.pg_try_advisory_xact_lock" + suffix + params,
 			waitXact: "pg_catalog.pg_advisory_xact_lock" + suffix + params + " IS NOT NULL",
