@@ -198,6 +198,9 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 		return nil, err
 	}
 	if a.mode == platform.Shared && a.isReaders(f) {
+		if err := keptBySticky(a.file.Path, f.info); err != nil { // we may be the last to leave
+			return nil, joined(err, f.close())
+		}
 		a.at(stepJoined)
 		return a.join(f), nil
 	}

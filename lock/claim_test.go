@@ -234,7 +234,8 @@ var goldenTime = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 func goldenClaim() lock.LockInfo {
 	return lock.LockInfo{
 		PID: 4242, CreatedAt: goldenTime, Cmd: "push",
-		Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Hostname: "builder", BootID: "6f0c1d1e-5b0a-4e0e-9a54-1f6f3c2f7a10",
+		Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Hostname: "builder", User: "ana", Dir: "/srv/app",
+		BootID:       "6f0c1d1e-5b0a-4e0e-9a54-1f6f3c2f7a10",
 		PIDNamespace: 4026531836, TimeNamespace: 4026531834, Start: 1234567, PIDFD: 8901,
 		KernelLock: "ext4:64768:131090",
 	}
@@ -259,6 +260,7 @@ func sameClaim(a, b lock.LockInfo) bool {
 // one, read and write these very bytes.
 func TestClaim_Golden(t *testing.T) {
 	fallback := goldenClaim()
+	fallback.User, fallback.Dir = "", "" // as claims had none, before
 	fallback.Cmd, fallback.KernelLock, fallback.RenewedAt, fallback.StaleAfter = "", "", goldenTime.Truncate(time.Second), 2*time.Hour
 	session := goldenClaim()
 	session.OwnerPID = 987
@@ -307,7 +309,7 @@ func TestClaim_JSONKeys(t *testing.T) {
 	check(t, err)
 	var got map[string]any
 	check(t, json.Unmarshal(data, &got))
-	want := []string{"pid", "created_at", "cmd", "owner_pid", "nonce", "hostname", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
+	want := []string{"pid", "created_at", "cmd", "owner_pid", "nonce", "hostname", "user", "dir", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
 		"kernel_lock", "mode", "renewed_at", "stale_after"}
 	for _, key := range want {
 		if _, ok := got[key]; !ok {

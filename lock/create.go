@@ -50,7 +50,7 @@ func (a *attempt) create(ctx context.Context, path string, mode platform.Mode, a
 // whole. Taking the mark away instead would be a second write, which a loss of power could
 // keep without the first.
 func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mode platform.Mode, at steps) (*ownFile, error) {
-	f, err := platform.Create(path, mark)
+	f, err := platform.CreateAs(path, mark, a.file.Perm)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
@@ -90,7 +90,7 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	if a.renews() {
 		aside = a.marker + "." + newNonce()
 	}
-	f, err := platform.Create(aside, false)
+	f, err := platform.CreateAs(aside, false, a.file.Perm)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, a.removeLeftover(ctx, aside)
 	} else if err != nil {
@@ -187,6 +187,8 @@ func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
 		Cmd:           a.file.Cmd,
 		Nonce:         a.nonce,
 		Hostname:      host.Name,
+		User:          platform.User(),
+		Dir:           workingDir(),
 		BootID:        host.BootID,
 		PIDNamespace:  self.PIDNamespace,
 		TimeNamespace: self.TimeNamespace,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -87,10 +86,10 @@ func (f File) makeFolders() error {
 	if !f.isOfDir() {
 		return nil
 	}
-	err := os.Mkdir(f.space, 0o777)
+	err := f.makeFolder(f.space)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(filepath.Dir(f.space), 0o777); err == nil || errors.Is(err, fs.ErrExist) {
-			err = os.Mkdir(f.space, 0o777)
+		if err = f.makeFolder(filepath.Dir(f.space)); err == nil || errors.Is(err, fs.ErrExist) {
+			err = f.makeFolder(f.space)
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

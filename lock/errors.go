@@ -272,6 +272,9 @@ func (c *LockInfo) describe(now time.Time) string {
 	if c.Hostname != "" {
 		fmt.Fprintf(&b, " on %q", c.Hostname)
 	}
+	if c.User != "" {
+		fmt.Fprintf(&b, " as %q", c.User)
+	}
 	if c.OwnerPID != 0 {
 		fmt.Fprintf(&b, ", session of pid %d,", c.OwnerPID)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -42,7 +41,12 @@ func (h *FileHold) Fence() (int64, error) {
 		return 0, err
 	}
 	// Only the holder comes here, so to others reading and raising is one step.
-	f, err := platform.Open(a.sibling, os.O_RDWR|os.O_CREATE)
+	f, err := platform.OpenToLock(a.sibling, a.file.Perm)
+	if err == nil {
+		if _, err = f.Stat(); err != nil { // what is no file
+			_ = f.Close()
+		}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("lock: fence: %w", err)
 	}

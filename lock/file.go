@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"io/fs"
 	"time"
 )
 
@@ -36,6 +37,12 @@ type File struct {
 	// In fallback mode, and on filesystems that are not trusted, the holder renews its
 	// claim three times in this span. The claim names the span for others.
 	StaleAfter time.Duration
+
+	// Perm is the mode of the lock file and what lies beside it, whatever the umask: 0660 for
+	// a group, 0666 for all. 0 means 0600, for one user (and root). All users of a lock must
+	// have the same, and write permission for its folder. Where the folder has a default
+	// ACL, what that takes away stays away.
+	Perm fs.FileMode
 
 	// Tidy removes the sibling at release, if nobody else has it open and no fence is in it,
 	// so that a lock which is never used again leaves nothing. It is for locks of which

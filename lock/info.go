@@ -34,6 +34,10 @@ type LockInfo struct {
 	// Nonce is unique to one holding of one lock.
 	Nonce    string `json:"nonce,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
+	// User is the holder's user, by name, and Dir its working directory when it acquired; to
+	// tell people. A directory whose path is longer than a KiB is left out.
+	User string `json:"user,omitempty"`
+	Dir  string `json:"dir,omitempty"`
 	// BootID differs between any two boots of any two machines.
 	BootID string `json:"boot_id,omitempty"`
 	// PIDNamespace, TimeNamespace, Start and PIDFD are those of
@@ -124,6 +128,8 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	b = append(b, `,"holdfast":1,`+notReleased...)
 	text(`,"nonce":`, c.Nonce)
 	text(`,"hostname":`, c.Hostname)
+	text(`,"user":`, c.User)
+	text(`,"dir":`, c.Dir)
 	text(`,"boot_id":`, c.BootID)
 	number(`,"pid_ns":`, c.PIDNamespace)
 	number(`,"time_ns":`, c.TimeNamespace)
@@ -158,7 +164,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 }
 
 // fieldNames are the names of a claim's own fields.
-var fieldNames = []string{"pid", "created_at", "owner_pid", "cmd", "holdfast", "released", "nonce", "hostname", "boot_id", "pid_ns",
+var fieldNames = []string{"pid", "created_at", "owner_pid", "cmd", "holdfast", "released", "nonce", "hostname", "user", "dir", "boot_id", "pid_ns",
 	"time_ns", "start", "pidfd", "kernel_lock", "mode", "renewed_at", "stale_after"}
 
 // appendJSON appends a string as JSON.

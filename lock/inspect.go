@@ -18,6 +18,9 @@ type Status struct {
 	Evidence Evidence  `json:"evidence"`
 	Info     *LockInfo `json:"holder,omitempty"` // nil if there is none, it is unreadable, or its holder has gone
 
+	// NotPermitted says that this user may not read the lock file, and so not who has it.
+	NotPermitted bool `json:"not_permitted,omitempty"`
+
 	// Gone is the claim of a holder who has gone, and whose processes still have the lock
 	// (see FileHold.Attach). They are Processes, as far as they can be seen.
 	Gone *LockInfo `json:"gone,omitempty"`
@@ -107,7 +110,7 @@ func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, las
 		return s, false, fmt.Errorf("lock: %w", err)
 	}
 	s.State, s.Evidence = p.judge(ctx, f, kernel)
-	s.Info = f.holder()
+	s.Info, s.NotPermitted = f.holder(), f.content == contentForbidden
 	if kernel != kernelHeld && f.file != nil && !last {
 		// Nobody has the lock of a file that was removed since we opened it: it was released.
 		if at, err := f.file.IsAt(p.file.Path); err == nil && !at {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,10 @@ import (
 //	note TEXT                          "noted"
 //	park STEP                          no answer; "parked" when that step is reached, and then nothing more before "go"
 //	close all                          "closed": it has lost its files, as if it were ending
+//	become UID                         no answer; another user, with umask 077 (Linux, root)
+//	perm MODE                          no answer; File.Perm from here on
+//	status                             "STATE, EVIDENCE, USER"
+//	tidy folder                        each file that Tidy finds there, and "goes" or "stays"
 //	tidy                               no answer; it removes the sibling, too, from here on
 //	fallback                           no answer; as on a system without kernel locks from here on
 func member(path string, orders *bufio.Scanner) {
@@ -57,7 +63,34 @@ func member(path string, orders *bufio.Scanner) {
 		case "fallback":
 			f = f.WithoutKernelLock()
 			continue
+		case "become":
+			become(arg)
+			continue
+		case "perm":
+			n, _ := strconv.ParseUint(arg, 8, 32)
+			f.Perm = fs.FileMode(n)
+			continue
+		case "status":
+			s, err := f.Inspect(ctx)
+			if err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			if s.NotPermitted {
+				s.Info = &lock.LockInfo{User: "not permitted"}
+			} else if s.Info == nil {
+				s.Info = new(lock.LockInfo)
+			}
+			fmt.Printf("%s, %s, %s\n", s.State, s.Evidence, s.Info.User)
+			continue
 		case "tidy":
+			if arg == "folder" {
+				for file, err := range lock.Tidy(ctx, filepath.Dir(path), lock.Tidying{}) {
+					fmt.Print(filepath.Base(file.Path), map[bool]string{true: " goes ", false: " stays "}[file.Removed && err == nil])
+				}
+				fmt.Println()
+				continue
+			}
 			f.Tidy = true
 			continue
 		case "release":
@@ -94,6 +127,9 @@ func member(path string, orders *bufio.Scanner) {
 		}
 	}
 }
+
+// become makes this process another user's.
+var become = func(uid string) {}
 
 // closeAll closes this process's open files of a lock.
 var closeAll = func(path string) {}

@@ -34,6 +34,9 @@ func (f File) locate() (*place, error) {
 	if f.OwnerPID < 0 || f.OwnerPID > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: the owner of %s can't be pid %d", ErrInvalidName, f.Path, f.OwnerPID)
 	}
+	if f.Perm&^0o666 != 0 || f.Perm != 0 && f.Perm&0o600 != 0o600 {
+		return nil, fmt.Errorf("%w: mode %04o for %s: it must let the owner read and write, and nobody execute", ErrInvalidName, uint32(f.Perm), f.Path)
+	}
 	// The process may change its working directory while it holds the lock.
 	path, err := absolute(f.Path)
 	if err != nil {

@@ -28,6 +28,9 @@ import (
 // What is known of the holder's end is written down before the file goes, which says who it
 // was.
 func (a *attempt) reclaim(ctx context.Context, dead *finding, who *ErrLocked) error {
+	if err := keptBySticky(a.file.Path, dead.info); err != nil {
+		return err
+	}
 	marker, err := a.takeMarker(ctx, a.marker, markerSteps)
 	if err != nil {
 		return err
@@ -111,6 +114,9 @@ func (p *place) isLeft(f *finding) bool {
 // over the right of one dead.) A right that a dead process left can be removed in its turn,
 // by the right to do that. The next holder clears rights away.
 func (a *attempt) remove(ctx context.Context, path string, f *finding, looked step) (err error) {
+	if err := keptBySticky(path, f.info); err != nil {
+		return err
+	}
 	if a.renews() {
 		right, err := a.takeMarker(ctx, a.marker+"."+f.fingerprint(), rightSteps)
 		if err != nil {

@@ -196,21 +196,9 @@ func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 	case len(t.beside) == 0 && (s.Info == nil || s.Info.KernelLock == "") && s.Evidence != EvidenceIncomplete:
 		return false
 	}
-	why := kept("the lock is " + string(s.State) + ": " + string(s.Evidence))
+	why := keptAs(s.State, s.Evidence)
 	if s.State == StateDead {
-		if info, _, err := platform.Look(a.file.Path); err == nil && t.isYoung(info) {
-			why = keptYoung
-		} else if why = ""; t.which.dry {
-			t.which.dead = true
-		} else if held, aerr := a.file.TryAcquire(t.ctx); held != nil {
-			err = held.Release()
-		} else if err = aerr; errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	var locked *ErrLocked
-	if errors.As(err, &locked) {
-		why, err = kept("the lock is "+string(locked.State)+": "+string(locked.Evidence)), nil
+		why, err = t.takeOver(a)
 	}
 	t.say(a.file.Path, why, "its holder is dead: "+string(s.Evidence), err)
 	if err == nil && why == "" {
@@ -221,6 +209,28 @@ func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 	}
 	return false
 }
+
+// takeOver removes a dead holder's lock file, and returns why it stays.
+func (t *folderTidier) takeOver(a *attempt) (kept, error) {
+	if info, _, err := platform.Look(a.file.Path); err == nil && t.isYoung(info) {
+		return keptYoung, nil
+	}
+	if t.which.dry {
+		t.which.dead = true
+		return "", nil
+	}
+	held, err := a.file.asThere().TryAcquire(t.ctx)
+	if err == nil {
+		return "", held.Release()
+	}
+	var locked *ErrLocked
+	if errors.As(err, &locked) {
+		return keptAs(locked.State, locked.Evidence), nil
+	}
+	return "", err
+}
+
+func keptAs(s State, e Evidence) kept { return kept("the lock is " + string(s) + ": " + string(e)) }
 
 func (t *folderTidier) isYoung(info platform.Info) bool {
 	return !t.which.before.IsZero() && !info.Modified.Before(t.which.before)

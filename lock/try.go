@@ -153,17 +153,23 @@ func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked
 // now: a filesystem that remembers lookups (FUSE, NFS) may say of a file that was just
 // removed elsewhere that it is there, and then that it is not.
 func (a *attempt) openSibling() (*platform.File, error) {
-	f, err := platform.OpenToLock(a.sibling)
-	if errors.Is(err, platform.ErrLeased) { // whoever tidies up has that for an instant
+	f, err := platform.OpenToLock(a.sibling, a.file.Perm)
+	for try := 1; a.passes(err) && try < passageTries; try++ {
 		time.Sleep(passage)
-		f, err = platform.OpenToLock(a.sibling)
+		f, err = platform.OpenToLock(a.sibling, a.file.Perm)
 	}
-	if errors.Is(err, fs.ErrNotExist) && !a.fsys.Trusted {
+	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)) && !a.fsys.Trusted {
 		if _, ferr := os.Stat(filepath.Dir(a.sibling)); ferr == nil {
 			err = errMoved
 		}
 	}
-	return f, err
+	return f, notPermitted(a.sibling, err)
+}
+
+// passes reports whether the sibling can't be opened because of what passes in an instant:
+// somebody tidies up, or has just made the sibling for all, and not yet undone their umask.
+func (a *attempt) passes(err error) bool {
+	return a.tidies() && errors.Is(err, platform.ErrLeased) || a.file.Perm != 0 && errors.Is(err, fs.ErrPermission)
 }
 
 // kernelHolder describes the holder of the sibling's busy kernel lock. betweenSteps says

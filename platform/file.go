@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -36,6 +37,7 @@ type Info struct {
 	Modified time.Time // when its contents were last written
 	Changed  int64     // when it was last changed in any way, which nobody can set; 0 where the system doesn't tell
 	Links    uint64
+	Owner    int // its user's number; -1 where users have none
 }
 
 // ErrNotRegular is returned for what is not a regular file: a symbolic link, a
@@ -70,16 +72,25 @@ func Open(path string, flag int) (*File, error) {
 	return f, nil
 }
 
-// OpenToLock is Open for a file that is made where there is none, and of which nothing is
-// wanted but its lock. It leaves out what takes further system calls: whether the file is
-// a regular one, and its ID, are known once Stat has been called.
+// OpenToLock is Open for a file that is made where there is none, as CreateAs would, and of
+// which nothing is wanted but its lock. It leaves out what takes further system calls:
+// whether the file is a regular one, and its ID, are known once Stat has been called. A file
+// of this user's that is there already gets perm, too.
 //
-// In a folder like /tmp, O_CREAT is refused for a file of somebody else's (Linux,
-// fs.protected_regular), so that comes second.
-func OpenToLock(path string) (*File, error) {
-	f, err := open(path, os.O_RDWR)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = open(path, os.O_RDWR|os.O_CREATE)
+// In a folder like /tmp, O_CREAT is refused for a file of somebody else's, even to root
+// (Linux, fs.protected_regular). So only what is not there is created.
+func OpenToLock(path string, perm fs.FileMode) (f *File, err error) {
+	for range 10 { // others may create and remove it in between
+		f, err = open(path, os.O_RDWR)
+		if err == nil && perm != 0 {
+			_ = f.widen(perm) // only its owner can
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if f, err = CreateAs(path, false, perm); !errors.Is(err, fs.ErrExist) {
+			break
+		}
 	}
 	return f, err
 }
@@ -89,7 +100,38 @@ func OpenToLock(path string) (*File, error) {
 // matches fs.ErrExist when something is there. Its ID is known once Stat has been called.
 //
 // With mark it bears one that Info.Marked finds, from the act that creates it.
-func Create(path string, mark bool) (*File, error) { return create(path, mark) }
+func Create(path string, mark bool) (*File, error) { return CreateAs(path, mark, 0) }
+
+// CreateAs is Create with other rights: those of perm, whatever the umask; 0 means 0600 less
+// the umask. What a default ACL of the folder takes away stays away.
+//
+// What the umask takes is given back by a second act. In between others may be refused.
+func CreateAs(path string, mark bool, perm fs.FileMode) (*File, error) {
+	if perm == 0 {
+		return create(path, mark, 0o600)
+	}
+	f, err := create(path, mark, perm)
+	if err == nil {
+		err = f.widen(perm)
+	}
+	if err != nil && f != nil {
+		return nil, errors.Join(err, f.Close(), Remove(path))
+	}
+	return f, err
+}
+
+// widen gives the file the rights of perm, which the umask may have taken away.
+func (f *File) widen(perm fs.FileMode) error {
+	info, err := f.Stat()
+	if err != nil || perm&^info.Mode == 0 || HasDefaultACL(filepath.Dir(f.path)) {
+		return err
+	}
+	return f.error("chmod", f.chmod(info.Mode|perm))
+}
+
+// HasDefaultACL reports whether a folder says by an ACL which rights files in it get (Linux).
+// Then the umask plays no part.
+func HasDefaultACL(folder string) bool { return hasDefaultACL(folder) }
 
 // KeepsMarks reports whether this system lets a program mark a file by Create.
 const KeepsMarks = keepsMarks

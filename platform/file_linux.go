@@ -24,12 +24,12 @@ func open(path string, flag int) (*File, error) {
 	return newFile(path, flag|unix.O_NONBLOCK, 0o600)
 }
 
-func create(path string, mark bool) (*File, error) {
-	mode := uint32(0o600)
+func create(path string, mark bool, perm fs.FileMode) (*File, error) {
+	mode := uint32(perm.Perm())
 	if mark {
 		mode |= unix.S_ISVTX
 	}
-	return newFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, mode)
+	return newFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_NONBLOCK, mode) // see hasOnlyLock
 }
 
 func newFile(path string, flag int, mode uint32) (*File, error) {
@@ -79,7 +79,7 @@ func statx(dir int, path string, flags int) (Info, FileID, error) {
 		return fstatat(dir, path, flags)
 	}
 	info := Info{Mode: modeOf(uint32(x.Mode)), Size: int64(x.Size), Links: uint64(x.Nlink),
-		Modified: time.Unix(x.Mtime.Sec, int64(x.Mtime.Nsec)), Changed: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec)}
+		Modified: time.Unix(x.Mtime.Sec, int64(x.Mtime.Nsec)), Changed: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec), Owner: int(x.Uid)}
 	return info, FileID{Dev: unix.Mkdev(x.Dev_major, x.Dev_minor), Ino: x.Ino}, err
 }
 
@@ -87,7 +87,7 @@ func fstatat(dir int, path string, flags int) (Info, FileID, error) {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Fstatat(dir, path, &st, flags) })
 	info := Info{Mode: modeOf(st.Mode), Size: st.Size, Links: uint64(st.Nlink),
-		Modified: time.Unix(st.Mtim.Unix()), Changed: st.Ctim.Nano()}
+		Modified: time.Unix(st.Mtim.Unix()), Changed: st.Ctim.Nano(), Owner: int(st.Uid)}
 	return info, FileID{Dev: uint64(st.Dev), Ino: st.Ino}, err
 }
 
@@ -137,7 +137,21 @@ func (d *descriptor) unmark() error {
 	if err != nil {
 		return err
 	}
-	return again(func() error { return unix.Fchmod(d.fd, uint32(info.Mode.Perm())) })
+	return d.chmod(info.Mode.Perm())
+}
+
+// chmod keeps the mark, if mode has it.
+func (d *descriptor) chmod(mode fs.FileMode) error {
+	st := uint32(mode.Perm())
+	if mode&fs.ModeSticky != 0 {
+		st |= unix.S_ISVTX
+	}
+	return again(func() error { return unix.Fchmod(d.fd, st) })
+}
+
+func hasDefaultACL(folder string) bool {
+	size, err := unix.Getxattr(folder, "system.posix_acl_default", nil)
+	return err == nil && size > 0
 }
 
 func (d *descriptor) beingWritten() (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 
 	"github.com/gofrs/flock"
 )
@@ -24,8 +25,8 @@ func open(path string, flag int) (*File, error) {
 	return newFile(path, flag&^os.O_CREATE, f, err)
 }
 
-func create(path string, mark bool) (*File, error) {
-	f, err := createFile(path, mark)
+func create(path string, mark bool, perm fs.FileMode) (*File, error) {
+	f, err := createFile(path, mark, perm)
 	return newFile(path, os.O_RDWR, f, err)
 }
 
@@ -66,7 +67,7 @@ func look(path string) (Info, FileID, error) {
 // infoOf leaves out the sticky bit, which here only an administrator, or another program,
 // may set.
 func infoOf(info fs.FileInfo) Info {
-	return Info{Mode: info.Mode() &^ fs.ModeSticky, Size: info.Size(), Modified: info.ModTime(), Links: 1}
+	return Info{Mode: info.Mode() &^ fs.ModeSticky, Size: info.Size(), Modified: info.ModTime(), Links: 1, Owner: -1}
 }
 
 func (d *descriptor) readAt(data []byte, offset int64) (int, error) {
@@ -85,6 +86,16 @@ func (d *descriptor) writeAt(data []byte, offset int64) error {
 func (d *descriptor) sync() error               { return d.file.Sync() }
 func (d *descriptor) truncate(size int64) error { return d.file.Truncate(size) }
 func (d *descriptor) unmark() error             { return errors.ErrUnsupported }
+
+// chmod does nothing on Windows, where a mode says only whether a file is read-only.
+func (d *descriptor) chmod(mode fs.FileMode) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	return d.file.Chmod(mode.Perm())
+}
+
+func hasDefaultACL(string) bool { return false }
 
 func (d *descriptor) beingWritten() (bool, error)    { return false, errors.ErrUnsupported }
 func (d *descriptor) isOpenElsewhere() (bool, error) { return false, errors.ErrUnsupported }

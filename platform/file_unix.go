@@ -17,13 +17,13 @@ const (
 // keepsMarks: the BSDs let only root make a regular file sticky.
 const keepsMarks = false
 
-func createFile(path string, _ bool) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func createFile(path string, _ bool, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)
 }
 
 func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {
 	i, st := infoOf(info), info.Sys().(*syscall.Stat_t)
-	i.Links = uint64(st.Nlink)
+	i.Links, i.Owner = uint64(st.Nlink), int(st.Uid)
 	return i, FileID{Dev: uint64(st.Dev), Ino: uint64(st.Ino)}, nil
 }
 

@@ -14,8 +14,8 @@ const openNoFollow, openNonBlock = 0, 0
 
 const keepsMarks = false
 
-func createFile(path string, _ bool) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func createFile(path string, _ bool, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)
 }
 
 func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {

@@ -63,7 +63,7 @@ const keepsMarks = true
 
 // createFile calls CreateFile itself, as os.OpenFile can't set the mark, and does not let
 // others remove or rename a file that is open.
-func createFile(path string, mark bool) (*os.File, error) {
+func createFile(path string, mark bool, _ fs.FileMode) (*os.File, error) {
 	attributes := uint32(windows.FILE_ATTRIBUTE_NORMAL)
 	if mark {
 		attributes = windows.FILE_ATTRIBUTE_TEMPORARY

@@ -81,7 +81,7 @@ func (a *app) usage(c *command) string {
 	return c.synopsis + "\n       " + c.database.synopsis
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-require-kernel-lock] LOCK... -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-mode MODE] [-require-kernel-lock] LOCK... -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -124,6 +124,9 @@ other.
   -stale-after D the age beyond which a claim that proves nothing (another program's,
                  another host's) is taken for a dead holder's: 2h without it; "never" for
                  never
+  -mode MODE     the mode of the lock file and what lies beside it, whatever the umask:
+                 660 for a group, 666 for all; 600 without it, for one user. All users
+                 of a lock must give the same, and need write permission for its folder
   -require-kernel-lock
                  fail where the kernel can't prove whether a holder lives (see doctor)
 
@@ -202,7 +205,7 @@ Nothing is changed by looking, and nobody who waits for the lock is disturbed.
            claim; "note" is what the holder last said of its work, at "noted_at"; "last"
            is who had a free lock last, as in HOLDFAST_PREDECESSOR (see holdfast help
            run); "waiters" are in the order of the queue, with the time since when they
-           wait (both Linux)
+           wait (both Linux). "not_permitted" says that this user may not read the claim
 
 exit codes:
   0    free

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,6 +96,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags.BoolVar(&o.quiet, "quiet", false, "")
 	flags.BoolVar(&o.file.RequireKernelLock, "require-kernel-lock", false, "")
 	flags.Func("stale-after", "", o.staleAfter)
+	flags.Func("mode", "", o.mode)
 	flags.BoolVar(&o.killTree, "kill-tree", false, "")
 	o.undone = "the command was not run"
 	o.grace = 10 * time.Second
@@ -167,6 +170,16 @@ func (o *runOptions) arguments(args []string) (wrong string) {
 
 // heldAbove reports whether this process has a lock from one above it.
 func heldAbove(path string) bool { return lock.File{Path: path}.HeldAbove() }
+
+// mode reads the flag of that name: octal, as chmod(1) has it.
+func (o *runOptions) mode(text string) error {
+	n, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || n&^0o666 != 0 || n&0o600 != 0o600 {
+		return errors.New("it is none for a lock file: 600 is for one user, 660 for a group, 666 for all")
+	}
+	o.file.Perm = fs.FileMode(n)
+	return nil
+}
 
 // staleAfter reads the flag of that name.
 func (o *runOptions) staleAfter(text string) error {

@@ -90,6 +90,9 @@ func (words *words) who(h *lock.LockInfo) string {
 	if h.Hostname != "" {
 		text += " " + words.from + " " + visible(h.Hostname)
 	}
+	if h.User != "" {
+		text += ", user " + visible(shorten(h.User, 40))
+	}
 	if h.Mode != "" {
 		text += ", " + visible(h.Mode)
 	}
@@ -113,6 +116,12 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 		}
 		if s.Info != nil && len(s.Processes) <= 1 {
 			line("since", since(s.Info))
+			if s.Info.Dir != "" {
+				line("in", visible(shorten(s.Info.Dir, 300)))
+			}
+		}
+		if s.NotPermitted && s.Evidence != lock.EvidenceNotPermitted {
+			line("claim", "not permitted to read it")
 		}
 		if s.Note != "" {
 			line("note", noted(s.Note, s.NotedAt))
@@ -145,6 +154,8 @@ func (words *words) holder(s lock.Status) (what, text string) {
 		return "readers", fmt.Sprintf("%d: %s", len(s.Processes), words.processes(s.Processes))
 	case s.Info == nil && len(s.Processes) > 0:
 		return "holder", words.processes(s.Processes) + words.byList
+	case s.NotPermitted:
+		return "holder", "not permitted to read who it is"
 	}
 	return "holder", words.who(s.Info)
 }
