@@ -223,3 +223,19 @@ func TestRunNested(t *testing.T) {
 		wantText(t, stderr, "held by a process that has started this one", "pid "+strconv.Itoa(p.cmd.Process.Pid), "above")
 	}
 }
+
+// TestRun_KillTreeOfChain: a process that starts another and ends, again and again, so that no
+// look at the processes finds it, does not get away. It would have the lock.
+func TestRun_KillTreeOfChain(t *testing.T) {
+	dir := t.TempDir() // without which the chain ends
+	script := filepath.Join(dir, "chain.sh")
+	write(t, script, "trap '' TERM\n[ -e \"$0\" ] || exit\nsh \"$0\" &\n")
+	path := filepath.Join(dir, ".lock")
+	for range 5 {
+		_, stderr := wantCode(t, exitOK, "run", "-kill-tree", "-grace", "10ms", path, "--", "sh", script)
+		if stderr != "" {
+			t.Error(stderr)
+		}
+		wantCode(t, exitOK, "status", path)
+	}
+}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -15,6 +14,11 @@ import (
 // A process that loses its parent becomes our child (see newTree). So none gets away by
 // going into the background. We are told when each one ends, at the latest when all above
 // it have ended.
+//
+// A control group (cgroup.kill, Linux 5.14) would end them all by one write, also those that
+// we may not signal. But an ordinary user may seldom make one, so that this would be needed
+// all the same. And it would find nobody else: nobody leaves the tree, as whoever adopts an
+// orphan (prctl(2), PR_SET_CHILD_SUBREAPER) is one above it, so in the tree, or is us.
 type tree struct {
 	command  int
 	grace    time.Duration
@@ -72,14 +76,17 @@ func (t *tree) look() (alive []int) {
 }
 
 // end ends all descendants, once the command has ended. A signal that would end us has them
-// killed at once. It returns those that are left: we may not signal them, or even SIGKILL
-// does not end them soon.
-func (t *tree) end(signals <-chan os.Signal) (left []int) {
+// killed at once. all is false if some are left, of which it returns those that it sees: we
+// may not signal them, or even SIGKILL does not end them soon, or they go on too fast.
+//
+// A process that starts another and ends, again and again, may be seen by no look. But the
+// kernel makes each orphan our child, and knows whether there is any.
+func (t *tree) end(signals <-chan os.Signal) (left []int, all bool) {
 	if t == nil {
-		return nil
+		return nil, true
 	}
 	t.ask()
-	for alive := t.look(); len(alive) > 0; alive = t.look() {
+	for alive := t.look(); haveChildren(); alive = t.look() {
 		select {
 		case <-t.died:
 		case s := <-signals:
@@ -88,22 +95,26 @@ func (t *tree) end(signals <-chan os.Signal) (left []int) {
 			}
 		case <-t.deadline:
 			if t.killing {
-				return alive
+				return alive, false
 			}
 			t.kill()
 		}
 	}
-	return nil
+	return nil, true
 }
 
 // tellLeft names the descendants that could not be ended.
-func (a *app) tellLeft(left []int) {
-	if len(left) == 0 {
+func (a *app) tellLeft(left []int, all bool) {
+	if all {
 		return
 	}
 	var pids []string
 	for _, pid := range left {
 		pids = append(pids, strconv.Itoa(pid))
 	}
-	a.say(fmt.Sprintf("-kill-tree could not end everything; still there: pid %s", strings.Join(pids, ", ")))
+	text := "-kill-tree could not end everything"
+	if len(pids) > 0 {
+		text += "; still there: pid " + strings.Join(pids, ", ")
+	}
+	a.say(text)
 }

@@ -98,4 +98,16 @@ func endDescendant(pid int, kill bool) {
 }
 
 // bury has the kernel forget a child that has ended.
-func bury(pid int) { _, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) }
+func bury(pid int) { _, _ = syscall.Wait4(pid, nil, syscall.WNOHANG|syscall.WALL, nil) }
+
+// haveChildren buries all children that have ended, and reports whether there are others. If
+// not, we have no descendant: whoever loses its parent becomes our child. It is for when the
+// command has been waited for.
+func haveChildren() bool {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|syscall.WALL, nil)
+		if pid <= 0 && err != syscall.EINTR {
+			return err == nil
+		}
+	}
+}

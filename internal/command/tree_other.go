@@ -19,3 +19,5 @@ func descendants() []descendant { return nil }
 func endDescendant(int, bool) {}
 
 func bury(int) {}
+
+func haveChildren() bool { return false }
