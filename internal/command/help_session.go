@@ -30,7 +30,8 @@ It prints one line: {"path", "nonce", "fence", "keeper_pid", "owner_pid"}. With 
 sets and exports HOLDFAST_LOCK, HOLDFAST_NONCE, HOLDFAST_FENCE, HOLDFAST_KEEPER,
 HOLDFAST_OWNER and HOLDFAST_HELD. A further session's take the place of these, but for
 HOLDFAST_HELD, which has all: by it, "holdfast run" of a lock that the shell itself has
-fails at once. The nonce is what it takes to release the lock; the lock file shows it.
+fails at once. If the lock can't be had, it prints what makes eval fail, with the exit code;
+if holdfast is killed, nothing, which eval takes for success: see the example. The nonce is what it takes to release the lock; the lock file shows it.
 
 The processes that the owner starts don't hold the lock: when the owner has ended, it is
 free, though they may still run. Use "holdfast run" for commands that are to hold too, or
@@ -50,7 +51,7 @@ exit codes:
   1    anything else that went wrong, such as an owner who has ended
 
 examples:
-  eval "$(holdfast hold -sh deploy.lock)" || exit              # in a script
+  s=$(holdfast hold -sh deploy.lock) && eval "$s" || exit      # in a script
   holdfast hold -owner $PPID -ttl 10m work.lock | jq -r .nonce
   holdfast hold -sh -owner $PPID deploy.lock >session          # for ". ./session" in later shells
 `

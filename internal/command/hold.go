@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,18 @@ type holdOptions struct {
 }
 
 func (a *app) hold(args []string) int {
+	code := a.beginSession(args)
+	if code != exitOK && slices.ContainsFunc(args, isSh) {
+		// A shell takes the eval of nothing for a success, and would go on without the lock.
+		fmt.Fprintf(a.stdout, "(exit %d)\n", code)
+	}
+	return code
+}
+
+// isSh reports whether an argument is the flag -sh, whatever else is wrong with the call.
+func isSh(arg string) bool { return arg == "-sh" || arg == "--sh" }
+
+func (a *app) beginSession(args []string) int {
 	o, code, ok := a.parseHold(args)
 	if !ok {
 		return code

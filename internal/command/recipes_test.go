@@ -45,8 +45,8 @@ var recipeNeeds = map[string]string{
 // recipeSays are the recipes in which holdfast has something to say on standard error.
 var recipeSays = map[string]string{
 	"holdfast ledger append -if-sequence 41 proof": "not 41: somebody has appended",
-	"sh tests/demo.sh":          "is locked; the command was not run",
-	`eval "$(holdfast hold -sh`: "warning: the owner is pid", // each recipe has a shell of its own
+	"sh tests/demo.sh":      "is locked; the command was not run",
+	`s=$(holdfast hold -sh`: "warning: the owner is pid", // each recipe has a shell of its own
 }
 
 // recipeFiles are the programs that recipes run, and files that they read. Those in bin

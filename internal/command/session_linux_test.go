@@ -196,6 +196,27 @@ echo $HOLDFAST_KEEPER $HOLDFAST_NONCE $HOLDFAST_FENCE
 	}
 }
 
+// TestHold_EvalFails: the eval of a session that could not be had fails, with its exit code.
+// (That of nothing would succeed.)
+func TestHold_EvalFails(t *testing.T) {
+	for _, shell := range []string{"dash", "bash"} {
+		t.Run(shell, func(t *testing.T) {
+			path := sessions(t)
+			holder := holdLock(t, path)
+			stdout, stderr := script(t, shell, `
+eval "$("$1" hold -sh -timeout 0 "$2")" && echo went on
+echo $?
+eval "$("$1" hold -sh)"
+echo $?
+`, path)
+			if stdout != "75\n64\n" {
+				t.Errorf("it says %s\n%s", stdout, stderr)
+			}
+			holder.finish()
+		})
+	}
+}
+
 // TestHold_Passing: an owner that is about to end is warned of, and no other.
 func TestHold_Passing(t *testing.T) {
 	for name, test := range map[string]struct{ text, warning string }{
