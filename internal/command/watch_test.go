@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // line reads the next line of standard output.
@@ -54,7 +55,7 @@ func TestWatch_Lines(t *testing.T) {
 	next("held", a, fmt.Sprintf("pid %d on ", holder.cmd.Process.Pid))
 	testkit.Check(t, os.Remove(b))
 	next("free", b, "")
-	if _, err := os.ReadFile("/proc/locks"); err == nil {
+	if _, err := platform.ListKernelLocks(); err == nil {
 		waiter := start(t, "run", a, "--", "true")
 		next("waiting", a, fmt.Sprintf("pid %d (", waiter.cmd.Process.Pid))
 		waiter.cmd.Process.Kill()
