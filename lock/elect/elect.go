@@ -1,0 +1,165 @@
+// Package elect has one of several candidates lead, on any engine of locks: who has the lock
+// leads.
+//
+//	err := elect.Run(ctx, locks, lock.Key{Space: "app", Name: "leader"}, func(ctx context.Context) error {
+//		return serve(ctx) // for as long as ctx goes on
+//	})
+//
+// # What it can't promise
+//
+// That there is a leader at any time: after one has died, the next one has to find out,
+// which takes as long as the engine needs to take a lock from the dead. On files that is an
+// instant; on PostgreSQL, an instant if the process died, and ten seconds if its machine or
+// network did; on etcd, a lease.
+//
+// That the old leader has stopped when the next one begins, if the old one lost the lock
+// while it lived: its context ends, and it goes on until it looks. A process that was
+// stopped, or a machine that slept, looks late. So what a leader writes must carry the fence,
+// and whoever keeps it must refuse smaller ones:
+//
+//	fence, err := lock.HoldOf(ctx).Fence()
+//
+// A leader that does its work in steps, each with the fence, needs no other care.
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// Candidate is one who wants to lead. Locker and Key must be set; all candidates name the
+// same lock.
+type Candidate struct {
+	Locker lock.Locker
+	Key    lock.Key
+	// Failed, if it is set, is told of each error after which Run campaigns again.
+	Failed func(error)
+}
+
+// Run is Candidate.Run, without being told of failures.
+func Run(ctx context.Context, l lock.Locker, key lock.Key, lead func(context.Context) error) error {
+	return Candidate{Locker: l, Key: key}.Run(ctx, lead)
+}
+
+const (
+	// minPause and maxPause bound the time before Run campaigns again.
+	minPause = 100 * time.Millisecond
+	maxPause = 10 * time.Second
+)
+
+// Run campaigns for as long as ctx allows, and calls lead when it is elected. The context of
+// lead carries the hold (lock.HoldOf), and ends when ctx does, or when the lock is lost, with
+// a cause that matches lock.ErrLost. It leads until lead returns: lead must do so soon after
+// its context has ended, as another may lead by then.
+//
+// When lead returns nil, and the lock was not lost, it resigns, and Run returns nil. When
+// lead returns an error, the lock is lost, or the engine fails, Run resigns, pauses (a tenth
+// of a second, longer each time up to ten, and by chance up to half less), and campaigns
+// again, behind the others. A panic of lead is passed on, after it has resigned.
+//
+// When ctx ends, Run resigns as soon as lead has returned, and returns an error that matches
+// that of ctx, and lead's. An error that no further campaign would cure is returned at once:
+// lock.ErrInvalidName, and lock.ErrReentrant if the caller's context leads already.
+func (c Candidate) Run(ctx context.Context, lead func(context.Context) error) error {
+	wait := minPause
+	for {
+		var began time.Time
+		err := lock.Do(ctx, c.Locker, c.Key, func(ctx context.Context) error {
+			began = time.Now()
+			return lead(ctx)
+		})
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ended(ctx, err)
+		case began.IsZero() && (errors.Is(err, lock.ErrInvalidName) || errors.Is(err, lock.ErrReentrant)):
+			return err
+		}
+		if c.Failed != nil {
+			c.Failed(err)
+		}
+		if !began.IsZero() && time.Since(began) > maxPause {
+			wait = minPause
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return ended(ctx, nil)
+		}
+		wait = min(2*wait, maxPause)
+	}
+}
+
+// ended is the error of a context that has ended, with one that came beside it.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, cause) && errors.Is(err, ctx.Err()):
+		return err
+	case cause == ctx.Err():
+		return errors.Join(cause, err)
+	}
+	return errors.Join(fmt.Errorf("%w: %w", ctx.Err(), cause), err)
+}
+
+// Leader returns who leads, as List shows it; nil if that is nobody. By the time that the
+// caller reads it, it may be another.
+func (c Candidate) Leader(ctx context.Context) (*lock.Entry, error) {
+	var errs []error
+	for e, err := range c.Locker.List(ctx) {
+		switch {
+		case err != nil: // maybe of another lock
+			errs = append(errs, err)
+		case e.Key == c.Key && e.Granted && e.State != lock.StateDead:
+			return &e, nil
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// watchEvery is how often Leaders looks, more or less.
+const watchEvery = time.Second
+
+// Leaders yields who leads, now, and then whenever that has changed, nil for nobody, until
+// ctx ends. It looks about once a second, and so misses who leads for less. An error is
+// yielded, and the watch goes on.
+func (c Candidate) Leaders(ctx context.Context) iter.Seq2[*lock.Entry, error] {
+	return func(yield func(*lock.Entry, error) bool) {
+		var last *lock.Entry
+		for first := true; ctx.Err() == nil; {
+			now, err := c.Leader(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				if !yield(nil, err) {
+					return
+				}
+			case first || !same(last, now):
+				first, last = false, now
+				if !yield(now, nil) {
+					return
+				}
+			}
+			select {
+			case <-time.After(watchEvery/2 + rand.N(watchEvery)):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// same reports whether two looks have seen one holding of the lock.
+func same(a, b *lock.Entry) bool {
+	if a == nil || b == nil || a.Info == nil || b.Info == nil {
+		return a == b
+	}
+	return a.Info.PID == b.Info.PID && a.Info.Hostname == b.Info.Hostname && a.Info.Nonce == b.Info.Nonce
+}
