@@ -43,8 +43,18 @@ type memberConfig struct {
 // memberVar tells a process to be a member.
 const memberVar = "HOLDFAST_ETCD_MEMBER"
 
-// startCluster starts n members, and returns when all of them answer.
-func startCluster(n int) (*cluster, error) {
+// startCluster starts n members, and returns when all of them answer. The ports that were
+// free may be others' by then: so it tries again.
+func startCluster(n int) (c *cluster, err error) {
+	for range 5 {
+		if c, err = tryCluster(n); err == nil {
+			break
+		}
+	}
+	return c, err
+}
+
+func tryCluster(n int) (*cluster, error) {
 	dir, err := os.MkdirTemp("", "holdfast-etcd-")
 	if err != nil {
 		return nil, err

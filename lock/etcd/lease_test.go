@@ -32,7 +32,7 @@ func TestLeaseIsKept(t *testing.T) {
 // cutOff has a client hear nothing, and be heard by nobody, from now on.
 func (w *wire) cutOff() {
 	w.set(func(w *wire) {
-		w.unary = func(ctx context.Context, _ string, _ func(context.Context) error) error {
+		w.unary = func(ctx context.Context, _ string, _ request) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -54,7 +54,7 @@ func TestSilence(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	w.set(func(w *wire) { // the last keepalive that is answered
-		w.unary = func(ctx context.Context, _ string, _ func(context.Context) error) error {
+		w.unary = func(ctx context.Context, _ string, _ request) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}

@@ -147,13 +147,13 @@ func TestReleaseUnconfirmed(t *testing.T) {
 	ctx := held.Context(context.Background())
 	var cut bool
 	w.set(func(w *wire) {
-		w.unary = func(ctx context.Context, method string, send func(context.Context) error) error {
+		w.unary = func(ctx context.Context, _ string, r request) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if cut {
 				return errLostOnTheWire
 			}
-			return send(ctx)
+			return r.send(ctx)
 		}
 		cut = true
 	})

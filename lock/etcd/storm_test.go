@@ -35,21 +35,21 @@ func TestStorm(t *testing.T) {
 	for range clients {
 		w := newWire(t, server)
 		w.set(func(w *wire) {
-			w.unary = func(ctx context.Context, _ string, send func(context.Context) error) error {
+			w.unary = func(ctx context.Context, _ string, r request) error {
 				switch rand.N(20) {
 				case 0: // the answer is lost
-					_ = send(ctx)
+					_ = r.send(ctx)
 					return errLostOnTheWire
 				case 1: // the request arrives when it was given up
 					late.Go(func() {
 						time.Sleep(rand.N(20 * time.Millisecond)) // any interleaving will do
-						_ = send(context.WithoutCancel(ctx))
+						_ = r.late()
 					})
 					return errLostOnTheWire
 				case 2: // it is lost
 					return errLostOnTheWire
 				}
-				return send(ctx)
+				return r.send(ctx)
 			}
 		})
 		l := open(t, etcd.Options{Client: w.client})

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // A wire is between a client and its cluster, and does to requests what a test wants.
 type wire struct {
 	mu     sync.Mutex
-	unary  func(ctx context.Context, method string, send func(context.Context) error) error
+	unary  func(ctx context.Context, method string, r request) error
 	sent   func(method string, m any) // before a message of a stream is sent
 	came   func(method string, m any) // after one came, before the client sees it
 	client *clientv3.Client
@@ -25,20 +26,32 @@ func newWire(t testing.TB, c *cluster) *wire {
 	w := &wire{}
 	w.client = c.client(t,
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-			send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, o...) }
+			r := request{
+				func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, o...) },
+				func() error {
+					nobodys := reflect.New(reflect.TypeOf(reply).Elem()).Interface()
+					return invoke(context.WithoutCancel(ctx), method, req, nobodys, cc)
+				},
+			}
 			w.mu.Lock()
 			unary := w.unary
 			w.mu.Unlock()
 			if unary == nil {
-				return send(ctx)
+				return r.send(ctx)
 			}
-			return unary(ctx, method[strings.LastIndexByte(method, '/')+1:], send)
+			return unary(ctx, method[strings.LastIndexByte(method, '/')+1:], r)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 			inner, err := s(ctx, d, cc, method, o...)
 			return &tapped{inner, w, method[strings.LastIndexByte(method, '/')+1:]}, err
 		}))
 	return w
+}
+
+// request is one that is to be sent: now, or when nobody wants the answer any more.
+type request struct {
+	send func(context.Context) error
+	late func() error
 }
 
 // set changes what is done from now on.
@@ -81,11 +94,11 @@ var errLostOnTheWire = status.Error(codes.Unavailable, "lost on the wire")
 func (w *wire) loseAnswer(kind string) {
 	var once sync.Once
 	w.set(func(w *wire) {
-		w.unary = func(ctx context.Context, method string, send func(context.Context) error) error {
+		w.unary = func(ctx context.Context, method string, r request) error {
 			err := error(nil)
 			lost := false
 			if method == kind {
-				once.Do(func() { lost, err = true, send(ctx) })
+				once.Do(func() { lost, err = true, r.send(ctx) })
 			}
 			if lost {
 				if err != nil {
@@ -93,7 +106,7 @@ func (w *wire) loseAnswer(kind string) {
 				}
 				return errLostOnTheWire
 			}
-			return send(ctx)
+			return r.send(ctx)
 		}
 	})
 }
@@ -105,26 +118,26 @@ func (w *wire) delay(kind string, fails bool) (late <-chan struct{}, arrive func
 	var once sync.Once
 	begun, let, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	w.set(func(w *wire) {
-		w.unary = func(ctx context.Context, method string, send func(context.Context) error) error {
+		w.unary = func(ctx context.Context, method string, r request) error {
 			mine := false
 			if method == kind {
 				once.Do(func() { mine = true })
 			}
 			if !mine {
-				return send(ctx)
+				return r.send(ctx)
 			}
-			deliver := func() error {
-				close(begun)
-				<-let
-				err := send(context.WithoutCancel(ctx))
-				over <- err
-				return err
-			}
+			close(begun)
 			if fails {
-				go deliver()
+				go func() {
+					<-let
+					over <- r.late()
+				}()
 				return errLostOnTheWire
 			}
-			return deliver()
+			<-let
+			err := r.send(context.WithoutCancel(ctx))
+			over <- err
+			return err
 		}
 	})
 	return begun, func() error {

@@ -1,0 +1,324 @@
+package permits_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/permits"
+)
+
+func TestMain(m *testing.M) {
+	testkit.Main(m, func(_ string, args []string) { worker(args[0], args[1]) })
+}
+
+var key = lock.Key{Space: "test", Name: "slots"}
+
+const size = 4
+
+// worker takes permits, and works, until its input ends.
+func worker(dir, name string) {
+	var over atomic.Bool
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		}
+		over.Store(true)
+	}()
+	pool := permits.New(lock.Dir{Path: dir}, key, size)
+	for !over.Load() {
+		held, err := pool.Acquire(context.Background())
+		if err == nil {
+			err = note(dir, "in", name, fmt.Sprint(held.Number()))
+		}
+		if err == nil {
+			time.Sleep(time.Millisecond) // work
+			err = errors.Join(note(dir, "out", name, fmt.Sprint(held.Number())), held.Release())
+		}
+		if err != nil {
+			fmt.Println("error:", err)
+			return
+		}
+	}
+	fmt.Println("done")
+}
+
+// note appends to a log, whose order is the kernel's.
+func note(dir string, words ...string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, strings.Join(words, " "))
+	return errors.Join(err, f.Close())
+}
+
+func lines(t *testing.T, dir string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "log"))
+	if !errors.Is(err, os.ErrNotExist) {
+		testkit.Check(t, err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+// TestProcesses: twelve processes share four permits, while others come and are killed at
+// any moment. There are never five inside, nobody has another's permit, none is lost, and
+// all have their share.
+func TestProcesses(t *testing.T) {
+	const steady = 12
+	turns, kills := 600, 10
+	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_PERMITS_TURNS")); err == nil {
+		turns, kills = n, n/20
+	}
+	dir := t.TempDir()
+	var workers []*testkit.Child
+	for i := range steady {
+		workers = append(workers, testkit.Start(t, "worker", dir, fmt.Sprint("w", i)))
+	}
+	for i := range kills {
+		name := fmt.Sprint("victim", i)
+		victim := testkit.Start(t, "worker", dir, name)
+		testkit.Eventually(t, "the victim works", func() bool {
+			return strings.Count(strings.Join(lines(t, dir), "\n"), "in "+name+" ") > i%3
+		})
+		testkit.Check(t, note(dir, "killed", name))
+		victim.Kill()
+	}
+	testkit.Eventually(t, "many turns", func() bool { return len(lines(t, dir)) > 2*turns })
+	for _, w := range workers {
+		if err := w.End(); err != nil {
+			t.Error(err)
+		}
+	}
+	inside := map[string]string{} // who has which
+	had, most := map[string]int{}, 0
+	for i, line := range lines(t, dir) {
+		words := strings.Fields(line)
+		switch who := words[1]; words[0] {
+		case "in":
+			for other, number := range inside {
+				if number == words[2] {
+					t.Errorf("line %d: %s has permit %s of %s", i, who, number, other)
+				}
+			}
+			inside[who] = words[2]
+			had[who]++
+			most = max(most, len(inside))
+		default:
+			delete(inside, who)
+		}
+	}
+	if most > size {
+		t.Errorf("%d were inside", most)
+	}
+	least, greatest, sum := 1<<30, 0, 0
+	for i := range steady {
+		n := had[fmt.Sprint("w", i)]
+		least, greatest, sum = min(least, n), max(greatest, n), sum+n
+	}
+	t.Logf("%d turns, at most %d inside; each of the %d had %d to %d", sum, most, steady, least, greatest)
+	if least*2 < sum/steady {
+		t.Errorf("somebody had %d turns, of %d on the average", least, sum/steady)
+	}
+	wantFree(t, permits.New(lock.Dir{Path: dir}, key, size), size)
+}
+
+// wantFree checks that so many permits can be had, and no more.
+func wantFree(t *testing.T, p *permits.Pool, n int) {
+	t.Helper()
+	var all []*permits.Permit
+	for range n {
+		held, err := p.TryAcquire(t.Context())
+		testkit.Check(t, err)
+		all = append(all, held)
+	}
+	wantNone(t, p)
+	for _, h := range all {
+		testkit.Check(t, h.Release())
+	}
+}
+
+func wantNone(t *testing.T, p *permits.Pool) {
+	t.Helper()
+	held, err := p.TryAcquire(t.Context())
+	var locked *lock.ErrLocked
+	if held != nil || !errors.As(err, &locked) || errors.Is(err, lock.ErrTimeout) {
+		t.Fatalf("%v, %v; want an *ErrLocked", held, err)
+	}
+}
+
+func take(t *testing.T, p *permits.Pool) *permits.Permit {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	held, err := p.Acquire(ctx)
+	testkit.Check(t, err)
+	return held
+}
+
+func begin(t *testing.T, ctx context.Context, p *permits.Pool) <-chan *permits.Permit {
+	came := make(chan *permits.Permit, 1)
+	go func() {
+		held, err := p.Acquire(ctx)
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		came <- held
+	}()
+	return came
+}
+
+// untilAtGate waits until somebody waits for all permits of a folder.
+func untilAtGate(t *testing.T, dir lock.Dir, n int) {
+	t.Helper()
+	testkit.Eventually(t, "somebody waits for a permit", func() bool {
+		waiting := 0
+		for e, err := range dir.List(t.Context()) {
+			testkit.Check(t, err)
+			if !e.Granted && e.Key != key {
+				waiting++
+			}
+		}
+		return waiting == n
+	})
+}
+
+// TestFirstFree: who waits has whichever comes free, and leaves the others alone.
+func TestFirstFree(t *testing.T) {
+	testkit.NeedsKernelList(t)
+	dir := lock.Dir{Path: t.TempDir()}
+	p := permits.New(dir, key, 3)
+	held := []*permits.Permit{take(t, p), take(t, p), take(t, p)}
+	for _, i := range []int{1, 0, 2} {
+		came := begin(t, t.Context(), p)
+		untilAtGate(t, dir, 3)
+		wantNone(t, p)
+		number := held[i].Number()
+		testkit.Check(t, held[i].Release())
+		if held[i] = <-came; held[i] == nil || held[i].Number() != number {
+			t.Fatalf("%v, want permit %d", held[i], number)
+		}
+	}
+	for _, h := range held {
+		testkit.Check(t, h.Release())
+	}
+	wantFree(t, p, 3)
+}
+
+// TestCancel: who gives up, at the gate or behind it, leaves nothing, and keeps nobody out.
+func TestCancel(t *testing.T) {
+	testkit.NeedsKernelList(t)
+	dir := lock.Dir{Path: t.TempDir()}
+	p := permits.New(dir, key, 2)
+	a, b := take(t, p), take(t, p)
+	ctx, cancel := context.WithCancel(t.Context())
+	atGate := begin(t, ctx, p)
+	untilAtGate(t, dir, 2)
+	short, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	_, err := p.Acquire(short)
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) {
+		t.Errorf("error is %v", err)
+	}
+	cancel()
+	if h := <-atGate; h != nil {
+		t.Error("acquired")
+	}
+	testkit.Check(t, a.Release())
+	testkit.Check(t, take(t, p).Release())
+	testkit.Check(t, b.Release())
+	wantFree(t, p, 2)
+}
+
+// TestResize: who waits has one of the new ones; those above the number are not taken again.
+func TestResize(t *testing.T) {
+	testkit.NeedsKernelList(t)
+	dir := lock.Dir{Path: t.TempDir()}
+	p := permits.New(dir, key, 1)
+	one := take(t, p)
+	came := begin(t, t.Context(), p)
+	untilAtGate(t, dir, 1)
+	p.Resize(2)
+	two := <-came
+	if two == nil || two.Number() != 2 {
+		t.Fatalf("%v, want permit 2", two)
+	}
+	p.Resize(1)
+	testkit.Check(t, two.Release())
+	wantNone(t, p)
+	testkit.Check(t, one.Release())
+	wantFree(t, p, 1)
+	for _, n := range []int{0, -1} {
+		p.Resize(n)
+		if _, err := p.Acquire(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
+			t.Errorf("%d permits: %v", n, err)
+		}
+	}
+}
+
+// TestSecond: one who has a permit gets no second one by its context, and may have another
+// pool's.
+func TestSecond(t *testing.T) {
+	dir := lock.Dir{Path: t.TempDir()}
+	p := permits.New(dir, key, 4)
+	err := p.Do(t.Context(), func(ctx context.Context) error {
+		for _, q := range []*permits.Pool{p, permits.New(dir, key, 4)} {
+			if _, err := q.Acquire(ctx); !errors.Is(err, lock.ErrReentrant) {
+				t.Errorf("error is %v", err)
+			}
+			if _, err := q.TryAcquire(ctx); !errors.Is(err, lock.ErrReentrant) {
+				t.Errorf("error is %v", err)
+			}
+		}
+		if number := lock.HoldOf(ctx).(*permits.Permit).Number(); number != 1 {
+			t.Errorf("permit %d", number)
+		}
+		return permits.New(dir, lock.Key{Space: "test", Name: "other"}, 1).Do(ctx, func(context.Context) error { return nil })
+	})
+	testkit.Check(t, err)
+	held := take(t, p)
+	ctx := held.Context(t.Context())
+	testkit.Check(t, held.Release())
+	again, err := p.Acquire(ctx)
+	testkit.Check(t, err)
+	testkit.Check(t, again.Release())
+	wantFree(t, p, 4)
+}
+
+// TestLost: a permit that was taken away is a lost lock.
+func TestLost(t *testing.T) {
+	p := permits.New(lock.Dir{Path: t.TempDir()}, key, 1)
+	err := p.Do(t.Context(), func(ctx context.Context) error {
+		return os.Remove(lock.HoldOf(ctx).(*permits.Permit).Hold.(*lock.FileHold).Path())
+	})
+	if !errors.Is(err, lock.ErrLost) {
+		t.Errorf("error is %v", err)
+	}
+	wantFree(t, p, 1)
+}
+
+// Four builds at a time, of however many processes.
+func Example() {
+	dir, _ := os.MkdirTemp("", "slots-")
+	defer os.RemoveAll(dir)
+	slots := permits.New(lock.Dir{Path: dir}, lock.Key{Space: "build", Name: "slots"}, 4)
+	err := slots.Do(context.Background(), func(ctx context.Context) error {
+		fmt.Println("building, beside at most three")
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: building, beside at most three
+}
