@@ -100,6 +100,10 @@ func (c obedient) do(ctx context.Context, o order) answer {
 		return said("done", work(ctx, c.locker, o))
 	case "read":
 		return said("done", read(ctx, c.locker.(lock.SharedLocker), o))
+	case "lead":
+		return c.lead(ctx, o)
+	case "permits":
+		return said("done", takePermits(ctx, c.locker, o))
 	case "sets":
 		return said("done", takeSets(ctx, c.locker, o.Keys, o.Rounds))
 	}

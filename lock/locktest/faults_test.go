@@ -23,7 +23,7 @@ var faults = map[string]struct {
 			}
 			f.acquire, f.try = always, always
 		},
-		[]string{"Exclusion/Goroutines", "Exclusion/Processes", "Exclusion/TryRace", "Try/Held", "Reentrant/Acquire", "Set/AllOrNone"},
+		[]string{"Exclusion/Goroutines", "Exclusion/Processes", "Exclusion/TryRace", "Try/Held", "Reentrant/Acquire", "Set/AllOrNone", "Elect/LeaderKilled", "Permits/Processes"},
 	},
 	"never notices loss": {
 		func(f *faulty) {
@@ -75,7 +75,7 @@ var faults = map[string]struct {
 	},
 	"keeps the lock of the dead": {
 		func(f *faulty) { f.acquire, f.try = acquireExisting, tryExisting },
-		[]string{"Death/HolderKilled", "Death/HolderExits", "Exclusion/KilledProcesses"},
+		[]string{"Death/HolderKilled", "Death/HolderExits", "Exclusion/KilledProcesses", "Elect/LeaderKilled"},
 	},
 	"fence stands still": {
 		func(f *faulty) {

@@ -119,6 +119,8 @@ var groups = []group{
 	{"Key", keyTests},
 	{"List", listTests},
 	{"Shared", sharedTests},
+	{"Elect", electTests},
+	{"Permits", permitTests},
 }
 
 // lastKey makes keys of this process's own. Other processes may test on the same locks;

@@ -8,6 +8,9 @@
 // itself is the gate: newcomers stand in its queue, and only who has passed it takes a
 // permit, or waits for whichever comes free first. So it is as fair as the engine's queue.
 //
+// An engine that does not take such a name, as pg in a numeric space, is refused
+// (lock.ErrInvalidName).
+//
 // Who waits at the gate waits for all permits at once, and needs as many connections of an
 // engine that has connections. One acquisition gets one permit. Whoever has a permit and
 // wants a second one, by the context of the first, is refused (lock.ErrReentrant): two who
