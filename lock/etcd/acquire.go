@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
@@ -29,8 +30,10 @@ import (
 // was later still (a leader confirms, after it has received the request, that it is the
 // leader: etcd 3.4.25, 3.5.8). The tenth is for clocks that do not run alike.
 //
-// Queue. A lock is a folder. Each acquisition puts one key of its own there, with an ID that
-// is never used again.
+// Queue. A lock is a folder. Each acquisition puts one key of its own there. Its name is the
+// lease's id, and a number that no other acquisition of the Locker has. The number is used
+// again once the key is known to be gone: the index of the cluster keeps each name until it
+// is compacted, and a look at a lock goes past all of them.
 //
 //	Q1  One transaction puts the key, and reads the last key before it that is in its way:
 //	    for a writer any, for a reader a writer's. To try puts the key only if there is none.
@@ -38,7 +41,10 @@ import (
 //	    looks at one revision for its own key, and for the last one in its way that was
 //	    created before it; and so on.
 //	Q3  Without its own key it has nothing, and begins anew.
-//	Q4  To release is to delete the own key.
+//	Q4  To release is to delete the own key, if it is of the revision at which it was created.
+//
+// So a deletion that arrives late meets no later key of the same name, and two keys of one
+// name are told apart by their create revisions.
 //
 // Creation revisions order the keys, and no key ever comes before one that is there. So who
 // finds nobody before them, once, has the lock until their own key goes: a writer after all
@@ -104,7 +110,8 @@ type attempt struct {
 	begun  time.Time
 
 	lease   *lease
-	own     string // our key
+	slot    int
+	own     string // our key, which has the slot in its name
 	info    lock.LockInfo
 	value   string
 	created int64 // our key's revision
@@ -116,8 +123,8 @@ type attempt struct {
 
 // rival is a key in our way, and a revision at which it was there.
 type rival struct {
-	key string
-	at  int64
+	key         string
+	created, at int64
 }
 
 func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (lock.Hold, error) {
@@ -187,9 +194,9 @@ func (a *attempt) run(ctx context.Context) (*Hold, error) {
 // queue puts a key, and waits until it is its turn. On failure no key is left, or it goes
 // with the lease.
 func (a *attempt) queue(ctx context.Context) (*Hold, error) {
-	id := rand.Text()
-	a.own = a.folder + a.mode.dir + id
-	a.info, a.value = a.locker.claim(id, a.mode)
+	a.slot = a.lease.takeSlot()
+	a.own = a.folder + a.mode.dir + a.lease.name() + "-" + strconv.Itoa(a.slot)
+	a.info, a.value = a.locker.claim(rand.Text(), a.mode)
 	before, err := a.enter(ctx)
 	if err != nil {
 		return nil, err // and there is no key
@@ -197,7 +204,7 @@ func (a *attempt) queue(ctx context.Context) (*Hold, error) {
 	for before != nil {
 		a.waited = true
 		a.tell()
-		err := a.lease.untilGone(ctx, before.key, before.at)
+		err := a.lease.untilGone(ctx, *before)
 		if err == nil {
 			before, err = a.look(ctx)
 		}
@@ -253,7 +260,12 @@ func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
 // put is enter without the giving up: ctx ends no request, only the repeating of those
 // that are known to have done nothing.
 func (a *attempt) put(ctx context.Context) (before *rival, err error) {
-	le := a.lease
+	le, left := a.lease, false
+	defer func() {
+		if err != nil && !left {
+			le.freeSlot(a.slot) // there is no key
+		}
+	}()
 	for begun := time.Now(); ctx.Err() == nil; {
 		epoch := le.currentEpoch()
 		limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(le.ctx), a.locker.patience())
@@ -277,14 +289,15 @@ func (a *attempt) put(ctx context.Context) (before *rival, err error) {
 		case le.ctx.Err() != nil:
 			return nil, errAgain
 		}
-		there, serr := a.settle(epoch)
+		found, serr := a.settle(epoch)
 		switch {
 		case serr != nil:
 			// Whether there is a key, or will be, can't be told. With the lease it goes.
 			le.lose(serr)
 			return nil, serr
-		case there:
+		case found:
 			if before, err = a.look(le.ctx); err != nil {
+				left = true
 				a.leave()
 			}
 			return before, err
@@ -315,7 +328,7 @@ func (a *attempt) request(ctx context.Context, epoch int64) (*clientv3.TxnRespon
 }
 
 // settle is E2. It reports whether the key is there.
-func (a *attempt) settle(epoch int64) (there bool, err error) {
+func (a *attempt) settle(epoch int64) (found bool, err error) {
 	le := a.lease
 	if err := le.newEpoch(le.ctx, epoch); err != nil {
 		return false, err
@@ -323,11 +336,11 @@ func (a *attempt) settle(epoch int64) (there bool, err error) {
 	err = a.locker.step(le.ctx, func(ctx context.Context) error {
 		answer, err := a.locker.client.Get(ctx, a.own, clientv3.WithKeysOnly())
 		if err == nil && len(answer.Kvs) > 0 {
-			there, a.created = true, answer.Kvs[0].CreateRevision
+			found, a.created = true, answer.Kvs[0].CreateRevision
 		}
 		return err
 	})
-	return there, err
+	return found, err
 }
 
 // look is the look of Q2: at our own key, and at the last one in its way.
@@ -346,7 +359,7 @@ func (a *attempt) look(ctx context.Context) (before *rival, err error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case len(answer.Responses[0].GetResponseRange().Kvs) == 0:
+	case !there(answer.Responses[0].GetResponseRange().Kvs, a.created):
 		return nil, errAgain
 	}
 	return a.before(answer.Responses[1].GetResponseRange().Kvs, answer.Header.Revision), nil
@@ -356,21 +369,26 @@ func (a *attempt) look(ctx context.Context) (before *rival, err error) {
 func (a *attempt) before(keys []*mvccpb.KeyValue, at int64) *rival {
 	for _, kv := range keys {
 		if string(kv.Key) != a.own {
-			return &rival{string(kv.Key), at}
+			return &rival{string(kv.Key), kv.CreateRevision, at}
 		}
 	}
 	return nil
 }
 
+// there reports whether an answer has a key, and not a later one of its name.
+func there(kvs []*mvccpb.KeyValue, created int64) bool {
+	return len(kvs) > 0 && kvs[0].CreateRevision == created
+}
+
 // leave deletes our key, and looks who has the lock.
 func (a *attempt) leave() {
 	gone := make(chan struct{})
-	le, own := a.lease, a.own
+	le, own, created, slot := a.lease, a.own, a.created, a.slot
 	a.locker.users.Add(1) // Close waits for the caller already
 	go func() {
 		defer a.locker.users.Done()
 		defer close(gone)
-		le.removeAnyhow(own)
+		le.removeAnyhow(own, created, slot)
 	}()
 	select {
 	case <-gone:

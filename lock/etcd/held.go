@@ -25,6 +25,7 @@ type Hold struct {
 	key      lock.Key
 	folder   string
 	own      string // key in the cluster
+	slot     int    // in its name
 	info     lock.LockInfo
 	fence    int64
 	since    time.Time
@@ -42,7 +43,7 @@ var _ lock.Hold = (*Hold)(nil)
 // hold makes an attempt whose turn has come a Hold; nil if the lease is lost by now.
 func (a *attempt) hold() *Hold {
 	h := &Hold{
-		locker: a.locker, lease: a.lease, key: a.key, folder: a.folder, own: a.own, info: a.info, fence: a.created, since: time.Now(),
+		locker: a.locker, lease: a.lease, key: a.key, folder: a.folder, own: a.own, slot: a.slot, info: a.info, fence: a.created, since: time.Now(),
 	}
 	h.contexts = engine.NewContexts(h, h.is)
 	h.watched, h.unwatch = context.WithCancel(context.Background())
@@ -53,7 +54,7 @@ func (a *attempt) hold() *Hold {
 	h.locker.users.Add(1) // Close waits for the caller already
 	// Many are released before this: Release finds out as well.
 	h.later = time.AfterFunc(h.locker.watchAfter, func() {
-		if h.lease.untilGone(h.watched, h.own, h.fence) == nil {
+		if h.lease.untilGone(h.watched, rival{h.own, h.fence, h.fence}) == nil {
 			h.lose(errDeleted)
 		}
 	})
@@ -125,19 +126,20 @@ func (h *Hold) giveBack() error {
 	}
 	limited, cancel := context.WithTimeout(context.Background(), h.locker.releasePatience)
 	defer cancel()
-	was, err := h.lease.remove(limited, h.own)
+	was, err := h.lease.remove(limited, h.own, h.fence)
 	switch {
 	case err != nil:
 		h.locker.users.Add(1) // Close waits for us already
 		go func() {
 			defer h.locker.users.Done()
-			h.lease.removeAnyhow(h.own)
+			h.lease.removeAnyhow(h.own, h.fence, h.slot)
 		}()
 		return fmt.Errorf("%w: %w", errUntold, err)
 	case !was:
-		return errDeleted
+		err = errDeleted
 	}
-	return nil
+	h.lease.freeSlot(h.slot)
+	return err
 }
 
 // lose makes the loss known.

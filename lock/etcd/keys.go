@@ -14,8 +14,8 @@ import (
 //	locks/SPACE/NAME/r/ID   who has, or wants, it shared
 //	lockers/ID              a Locker that is open; see lease.epoch
 //
-// SPACE and NAME are escaped as in the path of a URL, so that neither has a slash. IDs are
-// never used again. Every value is a claim, lock.LockInfo as JSON, and every key is under
+// SPACE and NAME are escaped as in the path of a URL, so that neither has a slash. IDs begin
+// with the lease's. Every value is a claim, lock.LockInfo as JSON, and every key is under
 // the lease of its Locker.
 const (
 	locksDir   = "locks/"

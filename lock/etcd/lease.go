@@ -31,6 +31,8 @@ type lease struct {
 	heard instant    // when the last request for more time was sent that was answered
 	epoch int64
 	holds map[*Hold]struct{}
+	free  []int // slots that were used, and are not
+	slots int   // how many there have been
 }
 
 // leased returns the lease to acquire under: a new one, if that which was there is lost.
@@ -65,12 +67,11 @@ func (l *Locker) grant(ctx context.Context) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := strconv.FormatUint(uint64(granted.ID), 16)
 	le := &lease{
-		locker: l, id: granted.ID, ttl: time.Duration(granted.TTL) * time.Second,
-		self: l.options.Prefix + lockersDir + id, turn: make(chan struct{}, 1), heard: sent, holds: map[*Hold]struct{}{},
+		locker: l, id: granted.ID, ttl: time.Duration(granted.TTL) * time.Second, turn: make(chan struct{}, 1), heard: sent, holds: map[*Hold]struct{}{},
 	}
-	_, le.value = l.claim(id, exclusive)
+	le.self = l.options.Prefix + lockersDir + le.name()
+	_, le.value = l.claim(le.name(), exclusive)
 	le.ctx, le.cancel = context.WithCancelCause(context.Background())
 	l.cluster = granted.ResponseHeader.GetClusterId()
 	if err := le.newEpoch(ctx, 0); err != nil {
@@ -230,6 +231,30 @@ func (le *lease) forget(h *Hold) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	delete(le.holds, h)
+}
+
+// name is the lease's id, in names of keys.
+func (le *lease) name() string { return strconv.FormatUint(uint64(le.id), 16) }
+
+// takeSlot gives a number that no other acquisition has: that which was freed last, if there
+// is one, so that few are used.
+func (le *lease) takeSlot() int {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if n := len(le.free); n > 0 {
+		slot := le.free[n-1]
+		le.free = le.free[:n-1]
+		return slot
+	}
+	le.slots++
+	return le.slots - 1
+}
+
+// freeSlot gives a number back, once there is no key with it in its name, and none can come.
+func (le *lease) freeSlot(slot int) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	le.free = append(le.free, slot)
 }
 
 func (le *lease) currentEpoch() int64 {

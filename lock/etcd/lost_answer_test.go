@@ -117,9 +117,30 @@ func TestAnswerToReleaseLost(t *testing.T) {
 	l := open(t, etcd.Options{Client: w.client})
 	k := key()
 	held := acquire(t, l, k)
-	w.loseAnswer("DeleteRange")
+	w.loseAnswer("Txn")
 	check(t, held.Release())
 	wantNoKeys(t, server.client(t), folder(k))
+}
+
+// TestReleaseLate: a release that was repeated arrives when the key's name is in use again,
+// and harms nobody.
+func TestReleaseLate(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	k := key()
+	first := acquire(t, l, k)
+	late, arrive := w.delay("Txn", true)
+	check(t, first.Release())
+	await(t, "the release", late)
+	second := acquire(t, l, k)
+	if first.Own() != second.Own() {
+		t.Errorf("%s, then %s: a lock that is often had leaves many names", first.Own(), second.Own())
+	}
+	check(t, arrive())
+	if n := count(t, server.client(t), second.Own()); n != 1 {
+		t.Error("the key of the second hold has gone")
+	}
+	check(t, second.Release())
 }
 
 // TestAnswerToEpochLost: the epoch of the Locker is another than it knows.

@@ -8,13 +8,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// untilGone waits until a key has gone that was there at this revision: Q5.
-func (le *lease) untilGone(ctx context.Context, key string, at int64) error {
+// untilGone waits until a key has gone: Q5.
+func (le *lease) untilGone(ctx context.Context, r rival) error {
 	ctx, done := both(ctx, le.ctx)
 	defer done()
 	for tries := 0; ; tries++ {
 		begun := time.Now()
-		if le.watch(ctx, key, at) {
+		if le.watch(ctx, r.key, r.at) {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -24,15 +24,15 @@ func (le *lease) untilGone(ctx context.Context, key string, at int64) error {
 			tries = 0
 		}
 		pause(ctx, tries)
-		var there bool
+		var still bool
 		err := le.locker.step(ctx, func(ctx context.Context) error {
-			answer, err := le.locker.client.Get(ctx, key, clientv3.WithKeysOnly())
+			answer, err := le.locker.client.Get(ctx, r.key, clientv3.WithKeysOnly())
 			if err == nil {
-				there, at = len(answer.Kvs) > 0, answer.Header.Revision
+				still, r.at = there(answer.Kvs, r.created), answer.Header.Revision
 			}
 			return err
 		})
-		if err != nil || !there {
+		if err != nil || !still {
 			return err
 		}
 	}
@@ -57,25 +57,27 @@ func (le *lease) watch(ctx context.Context, key string, at int64) (gone bool) {
 }
 
 // remove deletes a key of ours, and tells whether it was there.
-func (le *lease) remove(ctx context.Context, own string) (was bool, err error) {
+func (le *lease) remove(ctx context.Context, own string, created int64) (was bool, err error) {
 	asked := 0
 	ctx, done := both(ctx, le.ctx)
 	defer done()
 	err = le.locker.step(ctx, func(ctx context.Context) error {
 		asked++
-		answer, err := le.locker.client.Delete(ctx, own)
+		answer, err := le.locker.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(own), "=", created)).Then(clientv3.OpDelete(own)).Commit()
 		// A request before this one may have deleted it. That somebody else has, just then,
 		// is not found out.
-		was = err == nil && (asked > 1 || answer.Deleted > 0)
+		was = err == nil && (asked > 1 || answer.Succeeded)
 		return err
 	})
 	return was, err
 }
 
 // removeAnyhow goes on until the key is deleted, or has gone with the lease.
-func (le *lease) removeAnyhow(own string) {
+func (le *lease) removeAnyhow(own string, created int64, slot int) {
 	for le.ctx.Err() == nil {
-		if _, err := le.remove(le.ctx, own); err == nil {
+		if _, err := le.remove(le.ctx, own, created); err == nil {
+			le.freeSlot(slot)
 			return
 		}
 		pause(le.ctx, 10)
