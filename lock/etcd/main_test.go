@@ -196,12 +196,6 @@ func wantNoKeys(t testing.TB, c *clientv3.Client, prefix string) {
 	}
 }
 
-// start starts another process, which holds.
-func start(t testing.TB, c *cluster, lease time.Duration) *testkit.Child {
-	t.Helper()
-	return testkit.Start(t, "holder", strings.Join(c.endpoints(), ","), lease.String())
-}
-
 // holder acquires and releases one lock as it is told, and says when it is lost.
 func holder(endpoints, lease string, orders *bufio.Scanner) {
 	ctx := context.Background()

@@ -3,13 +3,21 @@
 package etcd_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/etcd"
 )
+
+// start starts another process, which holds.
+func start(t testing.TB, c *cluster, lease time.Duration) *testkit.Child {
+	t.Helper()
+	return testkit.Start(t, "holder", strings.Join(c.endpoints(), ","), lease.String())
+}
 
 // TestHolderStopped: a process that is stopped for longer than its lease has lost the lock,
 // knows it when it goes on, and is in nobody's way.
