@@ -14,7 +14,8 @@ behind. The session ends, and the lock is free,
 The owner is the process that has started "holdfast hold": in a script, or at a prompt, the
 shell. A process that ends with this very command is no use as one: a make recipe's
 shell, "sh -c", sudo, or the part of a shell in ( ). Where holdfast can tell (Linux) it
-warns of such an owner. Name another one then, such as -owner $$ for the shell itself.
+warns of such an owner, and with -sh, in $( ), begins no session: bash has such a part for
+any redirection there. Name another one then, such as -owner $$ for the shell itself.
 
   -owner PID     the process for whose life the lock is held
   -ttl D         end the session unless it is renewed within D, such as 90s or 1h30m,

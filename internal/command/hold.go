@@ -61,6 +61,12 @@ func (a *app) beginSession(args []string) int {
 		a.say(oneLine(err) + "; no session was begun")
 		return exitError
 	}
+	if o.sh && o.owner == 0 && printsInto(owner.PID) {
+		// The shell whose eval this is for would go on when the lock is free again.
+		a.say(fmt.Sprintf("the owner would be pid %d, which started this holdfast, and what it reports is for another process; no session was begun", owner.PID))
+		a.more("-owner PID names the owner, such as -owner $$ for the shell")
+		return exitError
+	}
 	if why := passing(owner.PID); why != "" && o.owner == 0 {
 		a.say(fmt.Sprintf("warning: the owner is pid %d, which started this holdfast, and seems to be about to end: %s", owner.PID, why))
 		a.more("the lock is free when it ends; -owner PID names another process, such as -owner $$ for a shell")

@@ -39,6 +39,17 @@ func passing(pid int) string {
 	return ""
 }
 
+// printsInto reports whether a process writes into the very pipe that our output goes into.
+// Then it is not the one that reads it: a $( ) part of a shell, timeout(1), sudo.
+func printsInto(pid int) bool {
+	ours, err := os.Stdout.Stat()
+	if err != nil || ours.Mode().Type() != os.ModeNamedPipe || platform.ProgramOf(pid) == "" {
+		return false
+	}
+	theirs, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/fd/1")
+	return err == nil && os.SameFile(ours, theirs)
+}
+
 func commandLine(pid int) []string {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil || len(line) == 0 || platform.ProgramOf(pid) == "" { // it knows whose /proc this is

@@ -217,6 +217,29 @@ echo $?
 	}
 }
 
+// TestHold_EvalOfPart: a shell does not go on by the eval of a session whose owner is only a
+// part of it, or another command, in $( ). bash has such a part for any redirection.
+func TestHold_EvalOfPart(t *testing.T) {
+	for _, shell := range []string{"dash", "bash"} {
+		for name, text := range map[string]string{
+			"redirection": `$("$1" hold -sh "$2" 2>said)`,
+			"function":    `$(begin "$1" "$2")`,
+			"command":     `$(timeout 60 "$1" hold -sh "$2")`,
+		} {
+			t.Run(shell+"/"+name, func(t *testing.T) {
+				stdout, stderr := script(t, shell, `
+begin() { "$1" hold -sh "$2"; true; }
+eval "`+text+`" || { echo "not had"; exit 0; }
+[ "$HOLDFAST_OWNER" = $$ ] && echo had || echo "went on without the lock"
+`, sessions(t))
+				if stdout != "had\n" && stdout != "not had\n" {
+					t.Errorf("it %s\n%s", stdout, stderr)
+				}
+			})
+		}
+	}
+}
+
 // TestHold_Passing: an owner that is about to end is warned of, and no other.
 func TestHold_Passing(t *testing.T) {
 	for name, test := range map[string]struct{ text, warning string }{
