@@ -46,7 +46,10 @@ func (a *app) hold(args []string) int {
 }
 
 // isSh reports whether an argument is the flag -sh, whatever else is wrong with the call.
-func isSh(arg string) bool { return arg == "-sh" || arg == "--sh" }
+func isSh(arg string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	return name == "-sh" || name == "--sh"
+}
 
 func (a *app) beginSession(args []string) int {
 	o, code, ok := a.parseHold(args)
@@ -112,6 +115,9 @@ func (o *holdOptions) identifyOwner() (platform.Process, error) {
 		case pid == 1 && !isShell(platform.ProgramOf(1)): // to which orphans are given
 			return platform.Process{}, errors.New("the process that started holdfast has ended, so -owner must name the owner")
 		}
+	}
+	if pid == os.Getpid() { // as "exec holdfast hold -owner $$" has it
+		return platform.Process{}, fmt.Errorf("the owner, pid %d, is this holdfast itself, which ends now", pid)
 	}
 	owner, err := platform.Identify(pid)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -208,8 +208,10 @@ eval "$("$1" hold -sh -timeout 0 "$2")" && echo went on
 echo $?
 eval "$("$1" hold -sh)"
 echo $?
+eval "$("$1" hold -sh=true -timeout 0 "$2")" && echo went on
+echo $?
 `, path)
-			if stdout != "75\n64\n" {
+			if stdout != "75\n64\n75\n" {
 				t.Errorf("it says %s\n%s", stdout, stderr)
 			}
 			holder.finish()
@@ -237,6 +239,15 @@ eval "`+text+`" || { echo "not had"; exit 0; }
 				}
 			})
 		}
+	}
+}
+
+// TestHold_OwnedByItself: hold is no owner, as it ends.
+func TestHold_OwnedByItself(t *testing.T) {
+	stdout, stderr := script(t, "sh", `sh -c 'exec "$0" hold -owner $$ "$1"' "$1" "$2"; echo $?`, sessions(t))
+	wantText(t, stderr, "is this holdfast itself", "no session was begun")
+	if stdout != "1\n" {
+		t.Errorf("it says %s", stdout)
 	}
 }
 
