@@ -69,6 +69,7 @@ const noDatabase = "; the holdfast that has it: go install github.com/holdfast-g
 var notOfDatabases = []struct{ name, why string }{
 	{"nested", "children can't have a lock in a database, too"},
 	{"close", "a lock in a database is holdfast's alone in any case"},
+	{"mode", "a lock in a database has no file"},
 	{"stale-after", "a database drops the lock of a session that ends, and no age counts"},
 	{"require-kernel-lock", "in a database the server knows who has a lock, and no kernel is asked"},
 }

@@ -27,6 +27,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"run", "-pg", conn, "a/b", "a/b", "--", "echo", "ran"}, "in the set twice"},
 		{[]string{"run", "-pg", conn, "-close", "a/b", "--", "echo", "ran"}, "-close is for lock files"},
 		{[]string{"run", "-pg", conn, "-stale-after", "1h", "a/b", "--", "echo", "ran"}, "-stale-after is for lock files"},
+		{[]string{"run", "-pg", conn, "-mode", "660", "a/b", "--", "echo", "ran"}, "-mode is for lock files"},
 		{[]string{"run", "-pg", conn, "-require-kernel-lock", "a/b", "--", "echo", "ran"}, "-require-kernel-lock is for lock files"},
 		{[]string{"run", "-pg", conn, "--", "--", "echo", "ran"}, "LOCK is missing"},
 		{[]string{"status", "-pg", conn, "deploy.lock"}, "LOCK is SPACE/NAME"},
