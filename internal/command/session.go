@@ -131,15 +131,21 @@ func (a *app) noSession(path, nonce string) int {
 var errNoSession = errors.New("no session has that nonce")
 
 // askSession asks the keeper. It looks wherever this user's keepers may listen. The error is
-// errNoSession if there is none, or it ends without a word. A dead one's socket is removed.
+// errNoSession if there is none, or it ends without a word. A dead one's socket is removed. A
+// folder that can't be one of sockets is an error only if none of the others has it.
 func askSession(r request) (answer reply, err error) {
+	none := errNoSession
 	for _, dir := range sessionDirs() {
 		if err := checkOwnFolder(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return answer, err
+			none = err
+			continue
 		}
 		at := filepath.Join(dir, r.Nonce)
+		if len(at) > maxSocketPath { // none was ever made there
+			continue
+		}
 		c, err := net.DialTimeout("unix", at, answerWithin)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -163,7 +169,7 @@ func askSession(r request) (answer reply, err error) {
 		}
 		return answer, nil
 	}
-	return answer, errNoSession
+	return answer, none
 }
 
 // sessionDirs are the folders in which keepers of this user may listen, the best one first.

@@ -461,6 +461,27 @@ func TestHold_SocketElsewhere(t *testing.T) {
 	s.wantEnded()
 }
 
+// TestHold_SocketBeside: a folder that is no place for sockets does not hide those in the other.
+func TestHold_SocketBeside(t *testing.T) {
+	path := sessions(t)
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("TMPDIR", base)
+	s := begin(t, path)
+	open := filepath.Join(base, "open")
+	testkit.Check(t, os.MkdirAll(filepath.Join(open, "holdfast"), 0o700))
+	testkit.Check(t, os.Chmod(filepath.Join(open, "holdfast"), 0o755))
+	long := filepath.Join(base, strings.Repeat("x", 100))
+	testkit.Check(t, os.MkdirAll(filepath.Join(long, "holdfast"), 0o700))
+	for _, dir := range []string{open, long} {
+		t.Setenv("XDG_RUNTIME_DIR", dir)
+		wantCode(t, exitOK, "renew", path, s.Nonce)
+	}
+	wantCode(t, exitOK, "release", path, s.Nonce)
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	s.wantEnded()
+}
+
 // TestHold_Contention: sessions of several shells take turns.
 func TestHold_Contention(t *testing.T) {
 	path := sessions(t)
