@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -184,3 +185,6 @@ func Remembered(data []byte) (note string, p *Predecessor) {
 
 // EncodeRecord makes a record of any object.
 func EncodeRecord(object []byte) []byte { return encodeRecord(object) }
+
+// WidenFolder is widenFolder.
+func WidenFolder(path string, mode fs.FileMode) error { return widenFolder(path, mode) }

@@ -56,11 +56,39 @@ func (f File) makeFolder(path string) error {
 	if err := os.Mkdir(path, mode); err != nil {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil || mode&^info.Mode() == 0 || platform.HasDefaultACL(filepath.Dir(path)) {
+	if platform.HasDefaultACL(filepath.Dir(path)) {
+		return nil
+	}
+	return widenFolder(path, mode)
+}
+
+// widenFolder gives a folder that was just made the rights that the umask has taken. Others
+// who may write to the folder above may have put a link in its place by now, to a folder of
+// ours that is none of theirs. So it is changed by its open file, and no link leads out of
+// the folder above.
+func widenFolder(path string, mode fs.FileMode) error {
+	above, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
 		return err
 	}
-	return os.Chmod(path, info.Mode()|mode) // with the set-group-id bit that the folder above gave
+	defer above.Close()
+	folder, err := above.OpenRoot(filepath.Base(path))
+	if errors.Is(err, fs.ErrPermission) { // the umask took even our own
+		return above.Chmod(filepath.Base(path), mode)
+	} else if err != nil {
+		return err
+	}
+	defer folder.Close()
+	f, err := folder.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || mode&^info.Mode() == 0 {
+		return err
+	}
+	return f.Chmod(info.Mode() | mode) // with the set-group-id bit that the folder above gave
 }
 
 // asThere returns f with the mode of the lock file that is there: who only clears it away

@@ -302,3 +302,20 @@ func TestPerm_Later(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
+
+// TestPerm_FolderReplaced: who puts a link in the place of a folder that is just being made
+// has no other folder opened for all.
+func TestPerm_FolderReplaced(t *testing.T) {
+	dir, others := t.TempDir(), t.TempDir()
+	check(t, os.Chmod(others, 0o700))
+	at := filepath.Join(dir, "agent")
+	check(t, os.Symlink(others, at))
+	if err := lock.WidenFolder(at, 0o777); err == nil {
+		t.Error("a link was taken for the folder")
+	}
+	info, err := os.Stat(others)
+	check(t, err)
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("another folder has %v", info.Mode())
+	}
+}
