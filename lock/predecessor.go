@@ -183,8 +183,11 @@ func (h *FileHold) releaseUnused() error {
 const maxRemembered = siblingSize - lastOffset - 256
 
 // fitting shortens a claim so that it fits in a record, and encodes it. Another program's
-// may be of any size.
+// may be of any size, and of a year that has no place in a claim: that time is not known.
 func fitting(c LockInfo) (LockInfo, []byte) {
+	if y := c.CreatedAt.Year(); y < 0 || y > 9999 {
+		c.CreatedAt = time.Unix(0, 0).UTC()
+	}
 	for {
 		data, err := c.encode(nil)
 		if err == nil && len(data) <= maxRemembered {

@@ -72,6 +72,18 @@ func TestAcquire_ReclaimsSameHostAndNoSuchProcess(t *testing.T) {
 	taken(t, dir)
 }
 
+// TestAcquire_ReclaimsOfAnyYear: a dead claim is taken over, whatever its time says; also
+// when that is of a year that no claim of ours can have.
+func TestAcquire_ReclaimsOfAnyYear(t *testing.T) {
+	gone := startChild(t, t.TempDir())
+	gone.Kill()
+	for _, at := range []string{"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00", "yesterday"} {
+		dir := t.TempDir()
+		put(t, lockPath(dir), foreign(t, fields{"pid": gone.Cmd.Process.Pid, "createdAt": at}))
+		release(t, acquire(t, dir), dispatch.OutcomeReleased)
+	}
+}
+
 // TestAcquire_OtherHostNeverReclaimed: a pid of another host says nothing here.
 func TestAcquire_OtherHostNeverReclaimed(t *testing.T) {
 	host, err := os.Hostname()
