@@ -197,7 +197,13 @@ func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 		return false
 	}
 	why := keptAs(s.State, s.Evidence)
-	if s.State == StateDead {
+	switch {
+	case s.State != StateDead:
+	// Somebody's data may be so, beside a file for flock(1). Only who acquires the lock says
+	// that it is a lock file.
+	case s.Evidence == EvidencePowerLost:
+		why = keptAlien
+	default:
 		why, err = t.takeOver(a)
 	}
 	t.say(a.file.Path, why, "its holder is dead: "+string(s.Evidence), err)

@@ -163,6 +163,9 @@ func TestTidy(t *testing.T) {
 	check(t, os.WriteFile(at("oldfence.lock").Path+".flock", []byte("\x00\x0001767323045678901234\n and more"), 0o600))
 	check(t, os.Chtimes(at("oldfence.lock").Path+".flock", longAgo, longAgo))
 	check(t, os.WriteFile(at("data.lock").Path+".flock", []byte("somebody's data"), 0o600))
+	check(t, os.WriteFile(at("disk").Path, make([]byte, 4096), 0o600)) // locked with "flock disk.flock"
+	check(t, os.Chtimes(at("disk").Path, longAgo, longAgo))
+	check(t, os.WriteFile(at("disk").Path+".flock", nil, 0o600))
 	leaveDeadClaim(t, at("dead.lock").Path)
 	putDeadClaim(t, at("alien.lock").Path) // and no sibling: who knows whose it is
 	putClaim(t, at("far.lock").Path, lock.LockInfo{PID: 1, CreatedAt: longAgo, BootID: "another", Hostname: "elsewhere"})
@@ -203,6 +206,8 @@ func TestTidy(t *testing.T) {
 		"fence.lock.flock":     "stays: it has a fence, which was given not long ago",
 		"oldfence.lock.flock":  "goes: nobody has the lock, or waits for it",
 		"data.lock.flock":      "stays: it holds what holdfast has not written",
+		"disk":                 "stays: it holds what holdfast has not written",
+		"disk.flock":           "stays: it holds what holdfast has not written",
 		"dead.lock":            "goes: its holder is dead: kernel lock free",
 		"dead.lock.flock":      "goes: nobody has the lock, or waits for it",
 		"far.lock":             "stays: the lock is unknown: claim from another host",
