@@ -166,7 +166,12 @@ func (a *attempt) openMemory(flag int) (f *platform.File, done func() error, err
 		}
 		a.siblingGone = true
 	}
-	if f, err = platform.Open(a.sibling, flag); err != nil {
+	if flag&os.O_CREATE != 0 { // for all users of the lock, as the queue is
+		f, err = platform.OpenToLock(a.sibling, a.file.Perm)
+	} else {
+		f, err = platform.Open(a.sibling, flag)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	info, err := f.Stat()

@@ -95,12 +95,15 @@ func NoteAbove(path, text string) error {
 	if err := p.isStill(above); err != nil { // before a sibling is made for nobody
 		return err
 	}
-	f, err := platform.Open(p.sibling, os.O_RDWR|os.O_CREATE)
+	f, err := platform.OpenToLock(p.sibling, p.file.asThere().Perm)
 	if err != nil {
 		return fmt.Errorf("lock: note: %w", err)
 	}
 	defer f.Close()
-	m, err := readMemory(f)
+	var m memory
+	if _, err = f.Stat(); err == nil {
+		m, err = readMemory(f)
+	}
 	if err == nil && m.alien {
 		err = errAlien
 	}

@@ -319,3 +319,34 @@ func TestPerm_FolderReplaced(t *testing.T) {
 		t.Errorf("another folder has %v", info.Mode())
 	}
 }
+
+// TestUsers_NoteMakesSibling: a note makes a sibling that a hand has removed for all users of
+// the lock.
+func TestUsers_NoteMakesSibling(t *testing.T) {
+	pairs(t, fs.ModeSetgid|0o770, func(t *testing.T, dir, first, second string) {
+		path := filepath.Join(dir, ".lock")
+		a, b := userOf(t, first, "660", path), userOf(t, second, "660", path)
+		a.Do("try", "held")
+		check(t, os.Remove(path+".flock"))
+		a.Do("note step 2", "noted")
+		a.Do("release", "released")
+		b.Do("try", "held")
+		b.Do("release", "released")
+	})
+}
+
+// TestUsers_NoteAbove: so does the note of a child.
+func TestUsers_NoteAbove(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Perm: 0o660}
+	held := tryHold(t, f)
+	defer letGo(t, held)
+	check(t, os.Remove(f.Path+".flock"))
+	_, value, _ := strings.Cut(held.Environ(nil)[0], "=")
+	t.Setenv("HOLDFAST_HELD", value)
+	check(t, lock.NoteAbove("", "step 2"))
+	info, err := os.Stat(f.Path + ".flock")
+	check(t, err)
+	if info.Mode().Perm() != 0o660 {
+		t.Errorf("the sibling has %v", info.Mode())
+	}
+}
