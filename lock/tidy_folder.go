@@ -227,7 +227,7 @@ func (t *folderTidier) takeOver(a *attempt) (kept, error) {
 	}
 	held, err := a.file.asThere().TryAcquire(t.ctx)
 	if err == nil {
-		return "", held.Release()
+		return "", held.releaseUnused() // the dead one stays the predecessor of the next
 	}
 	var locked *ErrLocked
 	if errors.As(err, &locked) {

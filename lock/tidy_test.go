@@ -257,3 +257,23 @@ func TestTidy(t *testing.T) {
 		t.Errorf("with a span: %q", got["fence.lock.flock"])
 	}
 }
+
+// TestTidy_Predecessor: who only clears a dead holder's lock away leaves word of it to the
+// next one, where the sibling stays.
+func TestTidy_Predecessor(t *testing.T) {
+	needsTidying(t)
+	needsMarks(t)
+	f := lock.File{Path: filepath.Join(t.TempDir(), "x.lock")}
+	dead := start(t, "member", f.Path)
+	dead.Do("try", "held")
+	dead.Do("note step 2", "noted")
+	check(t, os.Chtimes(f.Path, time.Unix(0, 0), time.Unix(0, 0)))
+	dead.Kill()
+	for _, err := range lock.Tidy(t.Context(), filepath.Dir(f.Path), lock.Tidying{OlderThan: time.Hour}) {
+		check(t, err)
+	}
+	if _, err := os.Lstat(f.Path); err == nil {
+		t.Fatal("the dead holder's lock file is there")
+	}
+	wantPredecessor(t, f, dead.Cmd.Process.Pid, lock.EndDied, lock.EvidenceKernelLockFree, "step 2")
+}
