@@ -44,7 +44,8 @@ type File struct {
 	// ACL, what that takes away stays away.
 	Perm fs.FileMode
 
-	// Tidy removes the sibling at release, if nobody else has it open and no fence is in it,
+	// Tidy removes the sibling at release, if nobody else has it open, no fence is in it, and
+	// no word of a death that is for the next holder (see FileHold.Predecessor),
 	// so that a lock which is never used again leaves nothing. It is for locks of which
 	// there is one for each of many ids: Dir sets it. Without it the sibling stays, which
 	// saves the next holder from making it anew.

@@ -55,6 +55,7 @@ const (
 	keptLocked    kept = "somebody has its kernel lock"
 	keptYoung     kept = "it was written not long ago"
 	keptFence     kept = "it has a fence, which was given not long ago"
+	keptDeath     kept = "it tells of a holder's death, which nobody has heard of"
 	keptAlien     kept = "it holds what holdfast has not written"
 	keptLockFile  kept = "the lock file is there"
 	keptMoved     kept = "the path leads to another file by now"
@@ -84,14 +85,18 @@ func (p *place) tidy(f *platform.File, which tidying) (kept, error) {
 	}
 	if info.Size > 0 {
 		head, _ := f.Read(maxClaim)
-		fence, err := readFence(f)
-		switch {
-		case err != nil, info.Size > siblingSize, strings.Trim(string(head[:min(fenceOffset, len(head))]), "\x00") != "":
+		m, err := readMemory(f)
+		switch fence := m.fence; {
+		case err != nil, m.alien, info.Size > siblingSize, strings.Trim(string(head[:min(fenceOffset, len(head))]), "\x00") != "":
 			return keptAlien, nil
 		// One that was given long ago is less than the time of day, from which it goes on:
 		// only a clock that is set back by more could rewind it.
 		case fence > 0 && (which.fenceBefore.IsZero() || fence >= which.fenceBefore.UnixNano()):
 			return keptFence, nil
+		// Whoever cleared it away was no holder who could tell of itself: a reader, a Break, a
+		// cancelled Acquire. The next one has not learned of it.
+		case which.fenceBefore.IsZero() && m.last != nil && m.last.How != EndReleased:
+			return keptDeath, nil
 		}
 	}
 	if !which.before.IsZero() && !info.Modified.Before(which.before) {

@@ -277,3 +277,46 @@ func TestTidy_Predecessor(t *testing.T) {
 	}
 	wantPredecessor(t, f, dead.Cmd.Process.Pid, lock.EndDied, lock.EvidenceKernelLockFree, "step 2")
 }
+
+// TestTidy_KeepsDeath: of a lock that is tidied up, the next holder learns how the last one
+// died, though others have cleared the lock file away, and nothing is left after that.
+func TestTidy_KeepsDeath(t *testing.T) {
+	needsTidying(t)
+	needsMarks(t)
+	for name, clear := range map[string]func(t *testing.T, f lock.File){
+		"break": func(t *testing.T, f lock.File) {
+			if s, err := f.Break(t.Context()); err != nil || s.State != lock.StateDead {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		},
+		"a reader": func(t *testing.T, f lock.File) {
+			held, err := f.TryAcquireShared(t.Context())
+			check(t, err)
+			check(t, held.Release())
+		},
+		"an Acquire cancelled as it succeeds": func(t *testing.T, f lock.File) {
+			ctx, cancel := context.WithCancel(t.Context())
+			f.Observer = observer(func(lock.Event) { cancel() })
+			if held, err := f.Acquire(ctx); err == nil {
+				letGo(t, held)
+				t.Fatal("acquired")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), "x.lock"), Tidy: true}
+			dead := start(t, "member", f.Path)
+			dead.Do("try", "held")
+			dead.Do("note step 2", "noted")
+			dead.Kill()
+			clear(t, f)
+			p := predecessor(t, f)
+			if p == nil || p.Info.PID != dead.Cmd.Process.Pid || p.How != lock.EndDied || p.Note != "step 2" {
+				t.Errorf("%+v", p)
+			}
+			if got := names(t, filepath.Dir(f.Path)); got != "" {
+				t.Errorf("there are %s", got)
+			}
+		})
+	}
+}
