@@ -48,7 +48,7 @@ func TestOwner(t *testing.T) {
 			if said := tryErr(t, f).Error(); !strings.Contains(said, "session of pid 4242, since") {
 				t.Error(said)
 			}
-			for _, pid := range []int{0, -1, math.MaxInt32 + 1} {
+			for _, pid := range []int{0, -1, math.MinInt32} {
 				if err := held.SetOwnerPID(pid); !errors.Is(err, lock.ErrInvalidName) {
 					t.Errorf("%d: %v", pid, err)
 				}
@@ -66,7 +66,7 @@ func TestOwner(t *testing.T) {
 // TestOwner_Refused: an owner is named where there is room, by who has the lock.
 func TestOwner_Refused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
-	for _, pid := range []int{-1, math.MaxInt32 + 1} {
+	for _, pid := range []int{-1, math.MinInt32} {
 		if err := tryErr(t, lock.File{Path: path, OwnerPID: pid}); !errors.Is(err, lock.ErrInvalidName) {
 			t.Errorf("%d: %v", pid, err)
 		}

@@ -43,10 +43,10 @@ func leaderKilled(s *subtest) {
 		a   answer
 	}
 	came := make(chan led)
-	var all []*child
+	var all []led
 	start := func() {
 		c, who := s.start(), r.as(fmt.Sprint("candidate", len(all)))
-		all = append(all, c)
+		all = append(all, led{c: c, who: who})
 		c.order(order{Do: "lead", Key: key, Room: who})
 		go func() {
 			if a, ok := <-c.answers; ok {
@@ -60,6 +60,12 @@ func leaderKilled(s *subtest) {
 	for range candidates {
 		start()
 	}
+	kill := func(l led) {
+		if err := l.who.log("killed", 0); err != nil {
+			s.Fatal(err)
+		}
+		l.c.kill()
+	}
 	var last int64
 	for range kills {
 		var l led
@@ -72,15 +78,12 @@ func leaderKilled(s *subtest) {
 			s.Errorf("the leader answers %+v, after fence %d", l.a, last)
 		}
 		last = l.a.Fence
-		if err := l.who.log("killed", 0); err != nil {
-			s.Fatal(err)
-		}
-		l.c.kill()
+		kill(l)
 		start()
 	}
-	for _, c := range all {
-		if !c.killed {
-			c.kill()
+	for _, l := range all {
+		if !l.c.killed {
+			kill(l)
 		}
 	}
 	events, err := r.events()
@@ -90,8 +93,10 @@ func leaderKilled(s *subtest) {
 	leads := ""
 	for i, e := range events {
 		switch {
-		case e.what == "killed" && e.who == leads:
-			leads = ""
+		case e.what == "killed":
+			if e.who == leads {
+				leads = ""
+			}
 		case leads != "":
 			s.Errorf("event %d: %s %s while %s leads", i, e.who, e.what, leads)
 		default:
