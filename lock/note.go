@@ -75,7 +75,7 @@ func encodeNote(n noteRecord) ([]byte, error) {
 
 // NoteAbove is FileHold.Note for a process that works under the lock of one above it, of
 // which HOLDFAST_HELD tells (see FileHold.Environ): the lock at path, or, if path is empty,
-// the innermost.
+// the innermost that is still held.
 //
 // The error matches ErrLost if that lock is no longer held as it was when this process was
 // started, and ErrInvalidName if there is no such lock above, or the text is too long. A
@@ -157,6 +157,12 @@ func findAbove(path string) (held, error) {
 	if path == "" {
 		if len(all) == 0 {
 			return held{}, fmt.Errorf("%w: this process was not started under a lock: %s names none", ErrInvalidName, heldVar)
+		}
+		// A session may have ended since, with a lock around it that is still held.
+		for _, above := range slices.Backward(all) {
+			if p, err := (File{Path: above.Path}).locate(); err == nil && !errors.Is(p.isStill(above), ErrLost) {
+				return above, nil
+			}
 		}
 		return all[len(all)-1], nil
 	}

@@ -184,6 +184,10 @@ func TestNoteAbove(t *testing.T) {
 		sameTree(t, before, treeState(t, dir))
 	}
 	late()
+	check(t, lock.NoteAbove("", "outside again"))
+	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "outside again" {
+		t.Errorf("under what is still held: %q, %v", s.Note, err)
+	}
 	next := tryHold(t, inner)
 	check(t, next.Note("next"))
 	late()

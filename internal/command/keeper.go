@@ -73,11 +73,11 @@ func (a *app) keep(args []string) int {
 		}
 	}()
 	run := runOptions{timed: o.timed, timeout: o.timeout, conflict: exitNotHad, locks: []string{o.path}, undone: "no session was begun"}
-	program := platform.ProgramOf(owner.PID)
-	if !isName(program) {
-		program = "a session"
+	begun := "a session"
+	if program := platform.ProgramOf(owner.PID); isName(program) {
+		begun = "begun by " + program // who is not the owner after a transfer
 	}
-	file := lock.File{Path: o.path, Cmd: program, OwnerPID: owner.PID}
+	file := lock.File{Path: o.path, Cmd: begun, OwnerPID: owner.PID}
 	held, code, ok := a.take(ctx, run, files{file}, signals)
 	close(taken)
 	if !ok {

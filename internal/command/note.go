@@ -34,7 +34,7 @@ its work is. Others see the last note beside the holder in status, list, the pag
 when they wait; whoever has the lock next finds it in HOLDFAST_PREDECESSOR, also if the
 command was killed. It takes TEXT of up to 1 KiB.
 
-  -lock LOCK   the note of this lock, of those in HOLDFAST_HELD; the innermost without
+  -lock LOCK   the note of this lock, of those in HOLDFAST_HELD; the innermost held without
                it, which of several LOCKs of one run is the last line of HOLDFAST_LOCK
 
 exit codes:

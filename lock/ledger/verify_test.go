@@ -106,7 +106,7 @@ func TestVerify_LeftOut(t *testing.T) {
 // TestVerify_Far: a gap is told at once, however wide it is.
 func TestVerify_Far(t *testing.T) {
 	l := filled(t, 2)
-	write(t, l, fmt.Sprintf("event-%d.json", greatest), "1")
+	write(t, l, fmt.Sprintf("event-%d.json", int64(greatest)), "1")
 	problems, _ := verified(t, l)
 	if len(problems) != 1 || problems[0].Sequence != 3 || problems[0].Missing != greatest-3 {
 		t.Errorf("%+v", problems)

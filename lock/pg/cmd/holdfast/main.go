@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/command"
@@ -79,8 +80,10 @@ func nameOf(conn string) (string, error) {
 	switch {
 	case strings.Contains(text, "password"):
 		return "", command.UsageError("the connection string can't be right: its password is part of something else; it is a URL, or KEY=VALUE pairs")
-	case isURL(conn) && strings.Contains(c.Host+c.Database, "@"):
-		return "", command.UsageError("the connection string can't be right: an @ in a URL's password is written %40")
+	case strings.Contains(c.Host, "@"), isURL(conn) && strings.Contains(c.Database, "@"):
+		return "", command.UsageError("the connection string can't be right: its host, or database, has an @; in a URL's password it is written %40")
+	case strings.ContainsAny(c.User, ":/"):
+		return "", command.UsageError("the connection string can't be right: its user has a : or /, as if the password were part of it")
 	}
 	return fmt.Sprintf("PostgreSQL, %s at %s:%d", c.Database, c.Host, c.Port), nil
 }
@@ -91,7 +94,9 @@ func isURL(conn string) bool {
 
 // reason says what is wrong with a connection string, if there can't be a password in it.
 func reason(conn string, err error) string {
-	if strings.ContainsAny(conn, "@%:'\\") || strings.Contains(strings.ToLower(conn), "pass") {
+	isNoPair := func(word string) bool { return !strings.Contains(word, "=") }
+	if strings.ContainsAny(conn, "@%:'\\") || strings.Contains(strings.ToLower(conn), "pass") ||
+		slices.ContainsFunc(strings.Fields(conn), isNoPair) {
 		return "; it is a URL, such as postgres://db/app, or KEY=VALUE pairs, such as \"host=db dbname=app\" (it is not shown here, as it may have a password in it)"
 	}
 	text := err.Error()
