@@ -29,14 +29,17 @@ func TestLeaseIsKept(t *testing.T) {
 	check(t, held.Release())
 }
 
-// cutOff has a client hear nothing, and be heard by nobody, from now on.
-func (w *wire) cutOff() {
+// cutOff has a client hear nothing, and be heard by nobody, until the test ends. (A client
+// can't be closed while it sends.)
+func (w *wire) cutOff(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
 	w.set(func(w *wire) {
 		w.unary = func(ctx context.Context, _ string, _ request) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		w.sent = func(string, any) { select {} }
+		w.sent = func(string, any) { <-release }
 	})
 }
 
@@ -51,15 +54,7 @@ func TestSilence(t *testing.T) {
 	ctx := held.Context(context.Background())
 	came := begin(other, limited(t), k)
 	untilWaiting(t, other, k, 1)
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	w.set(func(w *wire) { // the last keepalive that is answered
-		w.unary = func(ctx context.Context, _ string, _ request) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		w.sent = func(string, any) { <-release }
-	})
+	w.cutOff(t) // the last keepalive that is answered
 	await(t, "Lost", held.Lost())
 	if n := count(t, admin, held.Own()); n != 1 {
 		t.Error("the cluster had dropped the lock before its holder knew")
@@ -138,7 +133,7 @@ func TestCountedFromSending(t *testing.T) {
 		w.sent = nil
 	})
 	await(t, "an answer that was long under way", slow)
-	w.cutOff()
+	w.cutOff(t)
 	clock.add(lease * 2 / 10)
 	await(t, "Lost", held.Lost())
 	wantIs(t, held.Release(), lock.ErrLost)
