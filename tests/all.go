@@ -23,7 +23,6 @@ var modules = []struct {
 	race bool
 }{
 	{".", true},
-	{"lock/etcd", true},
 	{"lock/pg", true},
 	{"tests", true},
 	{"benchmarks", false}, // their goroutines share little, and what they measure is large to build twice

@@ -14,7 +14,7 @@ func TestRelease(t *testing.T) {
 	s := newSources(t)
 	out, err := s.release(rehearsed)
 	check(t, err)
-	for _, want := range []string{"tag " + rehearsed, "tag lock/pg/" + rehearsed, "git push --atomic origin HEAD " + rehearsed + " lock/etcd/" + rehearsed + " lock/pg/" + rehearsed} {
+	for _, want := range []string{"tag " + rehearsed, "tag lock/pg/" + rehearsed, "git push --atomic origin HEAD " + rehearsed + " lock/pg/" + rehearsed} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("release.sh does not say %q:\n%s", want, out)
 		}

@@ -34,8 +34,8 @@ func work(repository string, steps []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if rerr := held.Release(); err == nil {
+	defer func() { // what the steps have left behind has the lock until it has ended
+		if _, rerr := held.LeaveToChildren(); err == nil {
 			err = rerr
 		}
 	}()
