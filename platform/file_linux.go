@@ -154,29 +154,19 @@ func hasDefaultACL(folder string) bool {
 	return err == nil && size > 0
 }
 
-func (d *descriptor) beingWritten() (bool, error) {
-	defer unix.FcntlInt(uintptr(d.fd), unix.F_SETLEASE, unix.F_UNLCK)
-	switch _, err := unix.FcntlInt(uintptr(d.fd), unix.F_SETLEASE, unix.F_RDLCK); err {
-	case nil:
-		return false, nil
-	case unix.EAGAIN:
-		return true, nil
-	case unix.EINVAL: // a filesystem without leases
-		return false, errors.ErrUnsupported
-	default:
-		return false, err
-	}
-}
+func (d *descriptor) beingWritten() (bool, error)    { return d.refusesLease(unix.F_RDLCK) }
+func (d *descriptor) isOpenElsewhere() (bool, error) { return d.refusesLease(unix.F_WRLCK) }
 
-// isOpenElsewhere: the kernel tells whoever has a lease, by a signal, that somebody opens
-// the file. SIGIO would end a process that does not catch it; nobody minds SIGURG.
-func (d *descriptor) isOpenElsewhere() (bool, error) {
+// refusesLease asks for a lease, and gives it up at once. The kernel tells whoever has one,
+// by a signal, that somebody opens the file. SIGIO would end a process that does not catch
+// it; nobody minds SIGURG.
+func (d *descriptor) refusesLease(kind int) (bool, error) {
 	fd := uintptr(d.fd)
 	if _, err := unix.FcntlInt(fd, unix.F_SETSIG, int(unix.SIGURG)); err != nil {
 		return false, err
 	}
 	defer unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
-	switch _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_WRLCK); err {
+	switch _, err := unix.FcntlInt(fd, unix.F_SETLEASE, kind); err {
 	case nil:
 		return false, nil
 	case unix.EAGAIN:

@@ -103,23 +103,32 @@ func (a *app) events(args []string) (events [][]byte, err error) {
 	}
 }
 
-func (a *app) ledgerRead(args []string) int {
-	flags := newFlags("ledger read")
-	after := flags.Int64("after", 0, "")
+// parseAfter reads the arguments of what prints the events behind a number.
+func (a *app) parseAfter(name string, args []string) (l ledger.Ledger, after int64, code int, ok bool) {
+	flags := newFlags(name)
+	flags.Int64Var(&after, "after", 0, "")
 	at := ledgerFlags(flags, false)
 	dir, code, ok := a.parseOne(flags, args, "DIR")
 	if !ok {
-		return code
+		return l, 0, code, false
 	}
-	if *after < 0 {
-		return a.misuse(flags.Name(), fmt.Sprintf("-after %d is negative", *after))
+	if after < 0 {
+		return l, 0, a.misuse(name, fmt.Sprintf("-after %d is negative", after)), false
 	}
 	l, err := at(dir)
 	if err != nil {
-		return a.failLedger(err)
+		return l, 0, a.failLedger(err), false
+	}
+	return l, after, exitOK, true
+}
+
+func (a *app) ledgerRead(args []string) int {
+	l, after, code, ok := a.parseAfter("ledger read", args)
+	if !ok {
+		return code
 	}
 	code = exitOK
-	for event, err := range l.Events(*after) {
+	for event, err := range l.Events(after) {
 		if err == nil {
 			err = writeJSON(a.stdout, struct {
 				sequence

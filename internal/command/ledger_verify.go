@@ -62,25 +62,15 @@ func (a *app) ledgerVerify(args []string) int {
 }
 
 func (a *app) ledgerExport(args []string) int {
-	flags := newFlags("ledger export")
-	after := flags.Int64("after", 0, "")
-	at := ledgerFlags(flags, false)
-	dir, code, ok := a.parseOne(flags, args, "DIR")
+	l, after, code, ok := a.parseAfter("ledger export", args)
 	if !ok {
 		return code
-	}
-	if *after < 0 {
-		return a.misuse(flags.Name(), fmt.Sprintf("-after %d is negative", *after))
-	}
-	l, err := at(dir)
-	if err != nil {
-		return a.failLedger(err)
 	}
 	p := a.progress(l)
 	if isTerminal(os.Stdout) {
 		p.terminal = nil // the events themselves show it
 	}
-	for event, err := range l.Events(*after) {
+	for event, err := range l.Events(after) {
 		switch {
 		case errors.Is(err, ledger.ErrAlien):
 			continue
