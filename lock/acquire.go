@@ -38,7 +38,7 @@ import (
 // An attempt is one try for a lock, or one wait for it. It belongs to one goroutine until
 // it becomes part of a FileHold.
 type attempt struct {
-	*place
+	place
 	mode     platform.Mode
 	patience patience
 	begun    time.Time
@@ -219,19 +219,19 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 			a.at(stepNotAlone)
 			err = errMoved
 		case err == platform.ErrBusy:
-			err = a.lockedByKernel(a.file.Path, f)
+			err = a.lockedByKernel(a.file.Path, f, a.siblingLock)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := f.read(a.place, f.file); err != nil {
+		if err := f.read(&a.place, f.file); err != nil {
 			return nil, pathError("read", a.file.Path, err)
 		}
 	}
 	state, evidence := a.judge(ctx, f, a.kernelFactOf(f))
 	locked := a.locked(a.file.Path, f, state, evidence)
 	if state != StateDead {
-		a.addNote(locked)
+		a.addNote(locked, a.siblingLock)
 		return nil, locked
 	}
 	a.at(stepJudged)
@@ -247,22 +247,33 @@ func (a *attempt) takeOver(ctx context.Context) (own *ownFile, err error) {
 // it only looks. It returns errMoved when the path leads elsewhere, or nowhere, and an
 // *ErrLocked when somebody has the file's lock.
 func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mode) (*finding, error) {
-	f, err := a.look(path)
+	f, err := a.find(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errMoved
 	} else if err != nil {
 		return nil, pathError("read", path, err)
 	}
-	if f.file == nil || !a.hasOwnLocks() {
+	if f.file == nil {
 		return f, nil
+	}
+	read := func(file *platform.File) error {
+		if err := f.read(&a.place, file); err != nil {
+			return pathError("read", path, err)
+		}
+		return nil
+	}
+	if !a.hasOwnLocks() {
+		return f, read(f.file)
 	}
 	file, err := a.patience.lockOwn(ctx, a, f.file, path, mode)
 	switch {
 	case err == platform.ErrBusy:
-		err = a.lockedByKernel(path, f)
+		if err = read(file); err == nil {
+			err = a.lockedByKernel(path, f, a.siblingLock)
+		}
 	case errors.Is(err, errors.ErrUnsupported) && file != nil: // BreakForce has not asked the sibling
 		a.fallBack()
-		return f, nil
+		return f, read(file)
 	}
 	if err != nil {
 		return nil, joined(err, file.Close())
@@ -271,10 +282,7 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	if err != nil || !at {
 		return nil, joined(cmp.Or(err, errMoved), file.Close())
 	}
-	if err := f.read(a.place, file); err != nil {
-		return nil, pathError("read", path, err)
-	}
-	return f, nil
+	return f, read(file)
 }
 
 // hasOwnLocks reports whether files here have own locks, which stand for their holders.
@@ -294,11 +302,11 @@ func (a *attempt) unsupported() error {
 
 // lockedByKernel describes a lock whose file somebody has locked. That may be somebody else
 // than the claim names, whose process may be gone.
-func (p *place) lockedByKernel(path string, f *finding) *ErrLocked {
+func (p *place) lockedByKernel(path string, f *finding, sibling *platform.File) *ErrLocked {
 	locked := p.locked(path, nil, StateHeld, EvidenceKernelLockHeld)
-	who := p.whoHas(f, nil)
+	who := p.whoHas(f, new(kernelList))
 	locked.Info, locked.Gone, locked.Shared, locked.Processes = who.info, who.gone, who.shared, who.processes
-	p.addNote(locked)
+	p.addNote(locked, sibling)
 	return locked
 }
 

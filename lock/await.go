@@ -89,7 +89,7 @@ func (a *attempt) checkFree(ctx context.Context) error {
 	s := Status{Info: f.holder()}
 	s.State, s.Evidence = a.judge(at, f, a.kernelFactOf(f))
 	if s.State == StateDead {
-		a.inspectMarker(at, platform.KernelLocks{}, &s) // another program's: of ours nobody gets here
+		a.inspectMarker(at, noList, &s) // another program's: of ours nobody gets here
 	}
 	a.at(stepJudged)
 	if a.hasOwnLocks() && f.file != nil {

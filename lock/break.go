@@ -47,7 +47,7 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	}
 	there, err := a.lookLocked(ctx, a.file.Path, platform.Exclusive)
 	if err == errMoved {
-		return a.inspect(ctx, platform.KernelLocks{})
+		return a.inspect(ctx, noList)
 	} else if err != nil {
 		return before, err
 	}

@@ -237,7 +237,7 @@ func goldenClaim() lock.LockInfo {
 		Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Hostname: "builder", User: "ana", Dir: "/srv/app",
 		BootID:       "6f0c1d1e-5b0a-4e0e-9a54-1f6f3c2f7a10",
 		PIDNamespace: 4026531836, TimeNamespace: 4026531834, Start: 1234567, PIDFD: 8901,
-		KernelLock: "ext4:64768:131090",
+		KernelLock: "ext4:64768:131090", LockFD: 8, QueueFD: 7,
 	}
 }
 
@@ -260,10 +260,10 @@ func sameClaim(a, b lock.LockInfo) bool {
 // one, read and write these very bytes.
 func TestClaim_Golden(t *testing.T) {
 	fallback := goldenClaim()
-	fallback.User, fallback.Dir = "", "" // as claims had none, before
+	fallback.User, fallback.Dir, fallback.LockFD, fallback.QueueFD = "", "", 0, 0 // as claims had none, before
 	fallback.Cmd, fallback.KernelLock, fallback.RenewedAt, fallback.StaleAfter = "", "", goldenTime.Truncate(time.Second), 2*time.Hour
 	session := goldenClaim()
-	session.OwnerPID = 987
+	session.OwnerPID, session.LockFD, session.QueueFD = 987, 0, 0
 	bare := lock.LockInfo{PID: 4242, CreatedAt: goldenTime, Cmd: "push"}
 	for _, test := range []struct {
 		file   string
@@ -310,7 +310,7 @@ func TestClaim_JSONKeys(t *testing.T) {
 	var got map[string]any
 	check(t, json.Unmarshal(data, &got))
 	want := []string{"pid", "created_at", "cmd", "owner_pid", "nonce", "hostname", "user", "dir", "boot_id", "pid_ns", "time_ns", "start", "pidfd",
-		"kernel_lock", "mode", "renewed_at", "stale_after"}
+		"kernel_lock", "lock_fd", "queue_fd", "mode", "renewed_at", "stale_after"}
 	for _, key := range want {
 		if _, ok := got[key]; !ok {
 			t.Errorf("no key %q in %s", key, data)

@@ -22,6 +22,7 @@ type ownFile struct {
 	data         []byte    // what is in it; nil before it is whole
 	written      time.Time // when that was done, or later
 	remembered   bool      // its filesystem may show an older file in its place: see holdsAnew
+	otherNames   bool      // it had further names when isOurs looked
 	saysReleased int64     // where the file says that it is not released; 0 for readers, as others may go on
 }
 
@@ -159,7 +160,7 @@ func (a *attempt) removeLeftover(ctx context.Context, aside string) error {
 // writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure it
 // removes the file.
 func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) (*ownFile, error) {
-	own := &ownFile{file: f, path: path, claim: a.newClaim(f.ID(), mode), remembered: !a.fsys.Trusted}
+	own := &ownFile{file: f, path: path, claim: a.newClaim(f, mode), remembered: !a.fsys.Trusted}
 	data, err := a.encode(own.claim)
 	if err == nil {
 		err = f.WriteAt(data, 0)
@@ -177,8 +178,8 @@ func (a *attempt) writeClaim(f *platform.File, path string, mode platform.Mode) 
 	return own, nil
 }
 
-// newClaim describes this process as the holder of the lock, in the file with this id.
-func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
+// newClaim describes this process as the holder of the lock, in this file.
+func (a *attempt) newClaim(own *platform.File, mode platform.Mode) LockInfo {
 	self, host := platform.Self(), platform.ThisHost()
 	c := LockInfo{
 		PID:           self.PID,
@@ -195,16 +196,23 @@ func (a *attempt) newClaim(in platform.FileID, mode platform.Mode) LockInfo {
 		Start:         self.Start,
 		PIDFD:         self.PIDFD,
 	}
+	locked := own
 	if !platform.OwnLocks && a.siblingLock != nil {
-		in = a.siblingLock.ID()
+		locked = a.siblingLock
 	}
 	if a.renews() {
 		c.RenewedAt, c.StaleAfter = renewalTime(c.CreatedAt), a.staleAfter()
 	} else {
-		c.KernelLock = a.lockName(in)
+		c.KernelLock = a.lockName(locked.ID())
 	}
-	if mode == platform.Shared {
-		c.Mode = modeShared
+	switch {
+	case mode == platform.Shared:
+		c.Mode = modeShared // the file is that of all readers, whose descriptors are many
+	case c.KernelLock != "":
+		c.LockFD = own.Descriptor()
+		if a.siblingLock != nil {
+			c.QueueFD = a.siblingLock.Descriptor()
+		}
 	}
 	return c
 }
@@ -241,7 +249,9 @@ func (o *ownFile) isOurs() error {
 		return pathError("check", o.path, err)
 	case id != o.file.ID(), info.Links == 0:
 		return ErrLost
-	case o.data == nil, !o.remembered && info.Size == int64(len(o.data)) && !info.Modified.After(o.written):
+	}
+	o.otherNames = info.Links > 1
+	if o.data == nil || !o.remembered && info.Size == int64(len(o.data)) && !info.Modified.After(o.written) {
 		return nil
 	}
 	holds, err := o.file.Holds(o.data)

@@ -8,8 +8,6 @@ import (
 	"iter"
 	"path/filepath"
 	"strings"
-
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. Bytes of a space or a
@@ -117,11 +115,11 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 		if !exists(d.Path) && exists(filepath.Dir(d.Path)) {
 			return // nobody has acquired anything yet
 		}
-		locks, _ := platform.ListKernelLocks()
+		list := readList()
 		for status, err := range List(ctx, d.Path+string(filepath.Separator)+".") {
 			key, ok := d.key(status.Path)
 			if ok && err == nil {
-				status, err = d.judge(ctx, key, status, locks)
+				status, err = d.judge(ctx, key, status, list)
 			}
 			if err != nil {
 				if !yield(Entry{Key: key}, err) {
@@ -155,7 +153,7 @@ func (d Dir) absolute() (Dir, error) {
 
 // judge looks again at what List found, if File has settings by which acquiring would judge
 // it otherwise.
-func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.KernelLocks) (Status, error) {
+func (d Dir) judge(ctx context.Context, key Key, s Status, list *kernelList) (Status, error) {
 	if !d.File.ownParse() && d.File.StaleAfter == 0 {
 		return s, nil
 	}
@@ -167,7 +165,7 @@ func (d Dir) judge(ctx context.Context, key Key, s Status, locks platform.Kernel
 	if err != nil {
 		return s, err
 	}
-	return p.inspect(ctx, locks)
+	return p.inspect(ctx, list)
 }
 
 // key is the inverse of At. It returns false for a path that At does not make.

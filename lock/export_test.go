@@ -2,6 +2,7 @@ package lock
 
 import (
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -150,7 +151,12 @@ func NoteIn(f File) string {
 	if err != nil {
 		panic(err)
 	}
-	if m := p.memory(); m.note != nil {
+	sibling, err := platform.Open(p.sibling, os.O_RDONLY)
+	if err != nil {
+		return ""
+	}
+	defer sibling.Close()
+	if m, _ := readMemory(sibling); m.note != nil {
 		return m.note.Note
 	}
 	return ""
@@ -163,7 +169,7 @@ func EncodeNote(nonce string, pid int, note string, at time.Time, after string) 
 
 func EncodeEnd(info LockInfo, ended time.Time) []byte {
 	_, claim := fitting(info)
-	return encodeEnd(claim, ended)
+	return encodeEnd(claim, ended, EndReleased, "")
 }
 
 // Where they lie.

@@ -50,6 +50,11 @@ type LockInfo struct {
 	// this, as "filesystem:device:inode": the lock file itself (on Windows, the sibling).
 	// It is empty in fallback mode, and on a filesystem that the holder did not trust.
 	KernelLock string `json:"kernel_lock,omitempty"`
+	// LockFD and QueueFD are the descriptors by which an exclusive holder with a KernelLock has
+	// the lock file and its sibling open, so that one can see in /proc that it has their locks
+	// (Linux).
+	LockFD  int `json:"lock_fd,omitempty"`
+	QueueFD int `json:"queue_fd,omitempty"`
 	// Mode is "shared", or empty for an exclusive holder.
 	Mode string `json:"mode,omitempty"`
 	// RenewedAt is when a holder without a trustworthy kernel lock last said that it lives,
@@ -136,6 +141,8 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	number(`,"start":`, c.Start)
 	number(`,"pidfd":`, c.PIDFD)
 	text(`,"kernel_lock":`, c.KernelLock)
+	number(`,"lock_fd":`, uint64(max(0, c.LockFD)))
+	number(`,"queue_fd":`, uint64(max(0, c.QueueFD)))
 	text(`,"mode":`, c.Mode)
 	if !c.RenewedAt.IsZero() {
 		b = c.RenewedAt.AppendFormat(append(b, `,"renewed_at":"`...), time.RFC3339Nano)
@@ -165,7 +172,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 
 // fieldNames are the names of a claim's own fields.
 var fieldNames = []string{"pid", "created_at", "owner_pid", "cmd", "holdfast", "released", "nonce", "hostname", "user", "dir", "boot_id", "pid_ns",
-	"time_ns", "start", "pidfd", "kernel_lock", "mode", "renewed_at", "stale_after"}
+	"time_ns", "start", "pidfd", "kernel_lock", "lock_fd", "queue_fd", "mode", "renewed_at", "stale_after"}
 
 // appendJSON appends a string as JSON.
 func appendJSON(b []byte, s string) []byte {
@@ -187,6 +194,9 @@ var (
 // created_at and hostname count, and cmd and nonce are shown; no other field can make it
 // unreadable. A claim without a possible pid, or without a time, is no claim.
 func decodeClaim(data []byte) (*claim, error) {
+	if c := decodeOurs(data); c != nil {
+		return c, c.check()
+	}
 	fields, err := fieldsOf(data)
 	if err != nil {
 		return nil, err
@@ -201,23 +211,20 @@ func decodeClaim(data []byte) (*claim, error) {
 	_ = json.Unmarshal(fields["cmd"], &c.Cmd)
 	_ = json.Unmarshal(fields["hostname"], &c.Hostname)
 	_ = json.Unmarshal(fields["nonce"], &c.Nonce)
-	c.identify(data, fields)
 	return &c, c.check()
 }
 
-// identify adds the fields that count only in this package's claims.
-func (c *claim) identify(data []byte, fields map[string]json.RawMessage) {
-	var signature struct {
+// decodeOurs reads a claim of this package, all of whose fields count; nil for others.
+func decodeOurs(data []byte) *claim {
+	var c struct {
 		Format   int   `json:"holdfast"`
 		Released *bool `json:"released"`
 		LockInfo
 	}
-	if fields["holdfast"] == nil || json.Unmarshal(data, &signature) != nil || signature.Format < 1 || signature.Released == nil {
-		return
+	if !bytes.Contains(data, []byte(`"holdfast"`)) || json.Unmarshal(data, &c) != nil || c.Format < 1 || c.Released == nil {
+		return nil
 	}
-	info := signature.LockInfo
-	info.PID, info.CreatedAt, info.Cmd = c.PID, c.CreatedAt, c.Cmd
-	*c = claim{LockInfo: info, ours: true, released: *signature.Released}
+	return &claim{LockInfo: c.LockInfo, ours: true, released: *c.Released}
 }
 
 func fieldsOf(data []byte) (fields map[string]json.RawMessage, err error) {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,8 @@ type Status struct {
 	Shared    bool      `json:"shared,omitempty"`
 	Processes []Process `json:"processes,omitempty"`
 	// Waiters are in the order of the queue, one for each process, as the kernel tells
-	// (Linux). A waiter that looks from time to time is not seen.
+	// (Linux). A waiter that looks from time to time is not seen. Nor does Inspect see a
+	// program that waits by flock(2) alone while no holdfast waiter does; List sees it.
 	Waiters []Process `json:"waiters,omitempty"`
 }
 
@@ -55,92 +57,121 @@ func (f File) Inspect(ctx context.Context) (Status, error) {
 	} else if err != nil {
 		return Status{}, err
 	}
-	locks, _ := platform.ListKernelLocks()
-	return p.inspect(ctx, locks)
+	return p.inspect(ctx, new(kernelList))
 }
 
-func (p *place) inspect(ctx context.Context, locks platform.KernelLocks) (Status, error) {
+func (p *place) inspect(ctx context.Context, list *kernelList) (Status, error) {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
 			return Status{}, pathError("inspect", p.file.Path, contextError(ctx))
 		}
 		last := try == passageTries
-		status, betweenSteps, err := p.inspectOnce(ctx, locks, last)
+		status, by, betweenSteps, err := p.inspectOnce(ctx, list, last)
 		if err != nil || !betweenSteps || last {
-			status.Waiters = p.waiters(locks)
-			p.remember(&status)
+			p.lookBeside(&status, by, list)
 			return status, err
 		}
 		sleep(ctx, passage)
-		locks, _ = platform.ListKernelLocks() // the one we had is too old by now
+		list = new(kernelList) // the one we had is too old by now
 	}
 }
 
-// remember adds what the sibling remembers.
-func (p *place) remember(s *Status) {
-	m := p.memory()
+// lookBeside adds what the sibling tells: who waits, and what it remembers.
+func (p *place) lookBeside(s *Status, by *claim, list *kernelList) {
+	sibling, err := platform.Open(p.sibling, os.O_RDONLY)
+	if err != nil {
+		s.Waiters = p.waiters(list)
+		return
+	}
+	defer sibling.Close()
+	if list.read || !p.nobodyWaits(by, sibling) {
+		s.Waiters = p.waiters(list)
+	}
 	if s.State == StateFree {
+		m, _ := readMemory(sibling)
 		s.Last = m.predecessor()
 	} else if !s.Shared {
-		s.Note, s.NotedAt = m.noteOf(s.Info, s.Gone)
+		s.Note, s.NotedAt = readNote(sibling, cmp.Or(s.Info, s.Gone))
 	}
+}
+
+// nobodyWaits reports whether nobody waits in the kernel who would be in its list. Whoever has
+// begun to wait is at the turnstile; whoever has passed it has the sibling's lock, and waits for
+// the lock file. So nobody waits if nobody is at the turnstile, and the holder has the sibling's
+// lock itself. Programs that know only flock(2) are not seen so.
+func (p *place) nobodyWaits(by *claim, sibling *platform.File) bool {
+	if by == nil || by.QueueFD <= 0 || !p.queued() || !platform.HasLocked(by.PID, by.QueueFD, sibling.ID()) {
+		return false
+	}
+	taken, err := sibling.TurnstileTaken()
+	return err == nil && !taken
+}
+
+// saysItself reports whether the holder whom a claim names has locked its file, by the
+// descriptor that the claim gives.
+func (p *place) saysItself(f *finding) bool {
+	c := f.claim
+	return c != nil && c.ours && c.LockFD > 0 && p.origin(c) == originHere && platform.HasLocked(c.PID, c.LockFD, f.file.ID())
 }
 
 // inspectOnce looks once. betweenSteps says that somebody seems to be between two steps, so
-// that another look may tell more. last says that there will be no other look.
-func (p *place) inspectOnce(ctx context.Context, locks platform.KernelLocks, last bool) (s Status, betweenSteps bool, err error) {
+// that another look may tell more. by is the claim of a holder who has the kernel lock. last says that there will be no other look.
+func (p *place) inspectOnce(ctx context.Context, list *kernelList, last bool) (s Status, by *claim, betweenSteps bool, err error) {
 	s.Path = p.file.Path
 	f, err := p.look(p.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Whoever has the sibling's lock is on the way in or out; or a hand removed their
 		// lock file; or they know no other lock (flock(1)).
-		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && locks.Held(sibling) {
+		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && list.get().Held(sibling) {
 			s.State, s.Evidence = StateHeld, EvidenceKernelLockHeld
-			s.Processes = p.whoHas(nil, &locks).processes
-			return s, true, nil
+			s.Processes = p.whoHas(nil, list).processes
+			return s, nil, true, nil
 		}
 		s.State, s.Evidence = StateFree, EvidenceNoLockFile
-		return s, false, nil
+		return s, nil, false, nil
 	} else if err != nil {
-		return s, false, pathError("inspect", p.file.Path, err)
+		return s, nil, false, pathError("inspect", p.file.Path, err)
 	}
 	defer f.close()
-	kernel, err := p.peek(f, locks, last)
+	kernel, err := p.peek(f, list, last)
 	if err != nil {
-		return s, false, fmt.Errorf("lock: %w", err)
+		return s, nil, false, fmt.Errorf("lock: %w", err)
 	}
 	s.State, s.Evidence = p.judge(ctx, f, kernel)
 	s.Info, s.NotPermitted = f.holder(), f.content == contentForbidden
 	if kernel != kernelHeld && f.file != nil && !last {
 		// Nobody has the lock of a file that was removed since we opened it: it was released.
 		if at, err := f.file.IsAt(p.file.Path); err == nil && !at {
-			return s, true, nil
+			return s, nil, true, nil
 		}
 	}
 	switch s.State {
 	case StateHeld:
 		if s.Evidence == EvidenceKernelLockHeld {
-			who := p.whoHas(f, &locks)
+			who := p.whoHas(f, list)
 			s.Info, s.Gone, s.Shared, s.Processes = who.info, who.gone, who.shared, who.processes
-			return s, s.Info == nil && s.Gone == nil && !s.Shared, nil
+			if s.Info != nil {
+				by = f.claim
+			}
+			return s, by, s.Info == nil && s.Gone == nil && !s.Shared, nil
 		}
 	case StateDead:
-		p.inspectMarker(ctx, locks, &s)
+		p.inspectMarker(ctx, list, &s)
 	case StateUnknown:
 		betweenSteps = f.info.Marked() && f.content == contentNone
 	}
-	return s, betweenSteps, nil
+	return s, nil, betweenSteps, nil
 }
 
 // inspectMarker looks whether a dead holder's lock is being taken over, or seems to be.
 // Nobody else can have it as long as that lasts.
-func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s *Status) {
+func (p *place) inspectMarker(ctx context.Context, list *kernelList, s *Status) {
 	m, err := p.look(p.marker)
 	if err != nil {
 		return
 	}
 	defer m.close()
-	kernel, err := p.peek(m, locks, true)
+	kernel, err := p.peek(m, list, true)
 	if err != nil {
 		return
 	}
@@ -155,7 +186,7 @@ func (p *place) inspectMarker(ctx context.Context, locks platform.KernelLocks, s
 // it, only trying can tell. That takes the lock for an instant, and whoever meets it looks
 // again. A file that is just being made is left alone, unless touch says that it has been
 // for long.
-func (p *place) peek(f *finding, locks platform.KernelLocks, touch bool) (kernelFact, error) {
+func (p *place) peek(f *finding, list *kernelList, touch bool) (kernelFact, error) {
 	if p.file.noKernelLock {
 		return kernelUnknown, nil
 	}
@@ -171,12 +202,12 @@ func (p *place) peek(f *finding, locks platform.KernelLocks, touch bool) (kernel
 		file = sibling
 	}
 	if file == nil { // it can't be opened, but the list may have it
-		if id, err := platform.IdentifyFile(f.path); err == nil && locks.Held(id) {
+		if id, err := platform.IdentifyFile(f.path); err == nil && list.get().Held(id) {
 			return kernelHeld, nil
 		}
 		return kernelUnknown, nil
 	}
-	if locks.Held(file.ID()) {
+	if !list.read && p.saysItself(f) || list.get().Held(file.ID()) {
 		return kernelHeld, nil
 	}
 	if f.info.Marked() && f.content == contentNone && !touch {

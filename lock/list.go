@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // List inspects every lock below a folder, in the order of their paths: each lock file that
@@ -20,7 +18,7 @@ import (
 // ctx that is done is the last error.
 func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		locks, _ := platform.ListKernelLocks()
+		list := readList()
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -31,7 +29,7 @@ func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 			}
 			if err == nil {
 				var is bool
-				if status, is, err = inspectFound(ctx, path, locks); !is && err == nil {
+				if status, is, err = inspectFound(ctx, path, list); !is && err == nil {
 					return nil
 				}
 			}
@@ -48,7 +46,7 @@ func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 
 // inspectFound inspects the lock that the file at path belongs to, if any. Of a lock's two
 // files only one leads to it.
-func inspectFound(ctx context.Context, path string, locks platform.KernelLocks) (s Status, is bool, err error) {
+func inspectFound(ctx context.Context, path string, list *kernelList) (s Status, is bool, err error) {
 	lockPath, sibling := strings.CutSuffix(path, siblingSuffix)
 	if !sibling && (!strings.HasSuffix(path, ".lock") || exists(path+siblingSuffix)) {
 		return s, false, nil
@@ -59,7 +57,7 @@ func inspectFound(ctx context.Context, path string, locks platform.KernelLocks) 
 	} else if err != nil {
 		return s, false, err
 	}
-	s, err = p.inspect(ctx, locks)
+	s, err = p.inspect(ctx, list)
 	return s, sibling || s.Info != nil || s.Evidence == EvidenceIncomplete, err
 }
 

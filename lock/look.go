@@ -26,11 +26,19 @@ type finding struct {
 // look opens the file at path and reads what it says. The error matches fs.ErrNotExist when
 // nothing is there. Content that can't be understood is no error.
 func (p *place) look(path string) (*finding, error) {
+	f, err := p.find(path)
+	if err == nil && f.file != nil {
+		err = f.read(p, f.file)
+	}
+	return f, err
+}
+
+// find is look for who reads the file later.
+func (p *place) find(path string) (*finding, error) {
 	f := &finding{path: path}
-	file, err := p.open(path)
-	switch {
+	var err error
+	switch f.file, err = p.open(path); {
 	case err == nil:
-		return f, f.read(p, file)
 	case errors.Is(err, platform.ErrNotRegular):
 		f.content = contentAlien
 	case errors.Is(err, platform.ErrLeased):
@@ -91,8 +99,9 @@ func (p *place) decode(data []byte) (*claim, error) {
 		return nil, err
 	}
 	c := &claim{LockInfo: LockInfo{PID: info.PID, CreatedAt: info.CreatedAt, Cmd: info.Cmd, Nonce: info.Nonce, Hostname: info.Hostname}}
-	if fields, err := fieldsOf(data); err == nil {
-		c.identify(data, fields)
+	if ours := decodeOurs(data); ours != nil {
+		ours.PID, ours.CreatedAt, ours.Cmd = c.PID, c.CreatedAt, c.Cmd
+		c = ours
 	}
 	return c, c.check()
 }
@@ -167,7 +176,7 @@ func (p *place) facts(f *finding, kernel kernelFact) facts {
 	if kernel == kernelFree && facts.sameKind && !facts.copied && p.marks() && !f.info.Marked() {
 		facts.released = true
 	}
-	if facts.origin == originHere {
+	if facts.origin == originHere && kernel != kernelHeld {
 		facts.process = p.probe(c)
 		if facts.process == platform.Exists && p.file.repoID == "" {
 			began, known := platform.Began(c.PID)

@@ -145,14 +145,25 @@ func decodeRecord(area []byte, into any) (sum string) {
 	return sum
 }
 
-func encodeRecord(object []byte) []byte {
-	b := make([]byte, 0, len(object)+10)
-	b = append(append(b, checksum(object)...), ' ')
-	return append(append(b, object...), '\n')
+func encodeRecord(object []byte) []byte { return endRecord(append(newRecord(len(object)), object...)) }
+
+// newRecord begins a record, which has room for an object of a size; endRecord ends it.
+func newRecord(size int) []byte { return append(make([]byte, 0, size+10), "12345678 "...) }
+
+func endRecord(b []byte) []byte {
+	sum := sumOf(b[9:])
+	hex.Encode(b, sum[:])
+	return append(b, '\n')
 }
 
 func checksum(object []byte) string {
-	return hex.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(object)))
+	sum := sumOf(object)
+	return hex.EncodeToString(sum[:])
+}
+
+func sumOf(object []byte) (sum [4]byte) {
+	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE(object))
+	return sum
 }
 
 // openMemory returns the sibling, to read or write what it remembers. It is the one that we
@@ -199,16 +210,6 @@ func notAlien(f *platform.File, info platform.Info) error {
 		return pathError("use", f.Path(), errAlien)
 	}
 	return nil
-}
-
-// memory reads what the sibling at the path remembers, for people who look: nothing if it
-// can't be read.
-func (p *place) memory() (m memory) {
-	if f, err := platform.Open(p.sibling, os.O_RDONLY); err == nil {
-		m, _ = readMemory(f)
-		_ = f.Close()
-	}
-	return m
 }
 
 // noteOf returns the note of the holder with one of these claims, and when it was made.

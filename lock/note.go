@@ -124,31 +124,37 @@ func NoteAbove(path, text string) error {
 	return nil
 }
 
-// addNote adds the note of the holder, if there is one. It is memory.noteOf for whoever is
-// refused a lock, perhaps again and again, and mostly finds no note.
-func (p *place) addNote(locked *ErrLocked) {
-	c := cmp.Or(locked.Info, locked.Gone)
-	if c == nil || c.Nonce == "" || c.Mode == modeShared {
-		return
-	}
-	f, err := platform.Open(p.sibling, os.O_RDONLY)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	area := make([]byte, lastOffset-noteOffset)
-	for range memoryTries {
-		n, err := f.ReadAt(area, noteOffset)
-		if err != nil || !bytes.Contains(area[:n], []byte(c.Nonce)) {
+// addNote adds the note of the holder, if there is one. It opens the sibling if that is nil.
+func (p *place) addNote(locked *ErrLocked, sibling *platform.File) {
+	if sibling == nil {
+		var err error
+		if sibling, err = platform.Open(p.sibling, os.O_RDONLY); err != nil {
 			return
 		}
+		defer sibling.Close()
+	}
+	locked.Note, locked.NotedAt = readNote(sibling, cmp.Or(locked.Info, locked.Gone))
+}
+
+// readNote is memory.noteOf for whoever looks again and again, and mostly finds no note.
+func readNote(sibling *platform.File, c *LockInfo) (text string, at time.Time) {
+	if c == nil || c.Nonce == "" || c.Mode == modeShared {
+		return "", time.Time{}
+	}
+	var buf [lastOffset - noteOffset]byte
+	for range memoryTries {
+		n, err := sibling.ReadAt(buf[:], noteOffset)
+		area := buf[:max(0, n)]
+		if err != nil || !bytes.Contains(area, []byte(c.Nonce)) {
+			break
+		}
 		var m memory
-		if m.note = decodeNote(area[:n]); m.note != nil {
-			locked.Note, locked.NotedAt = m.noteOf(c)
-			return
+		if m.note = decodeNote(area); m.note != nil {
+			return m.noteOf(c)
 		}
 		time.Sleep(passage)
 	}
+	return "", time.Time{}
 }
 
 // findAbove finds a lock among those of the processes above.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/holdfast-go/holdfast/platform"
 )
 
 // A wait tells the Observer when it begins, OnWait when it lasts, and the caller when it
@@ -20,7 +18,7 @@ func (w *waiter) begunToWait() {
 	w.waiting = true
 	a := w.attempt
 	if a.file.Observer != nil {
-		locked, _ := a.kernelHolder()
+		locked, _ := a.kernelHolder(nil)
 		a.observe(Event{Kind: EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
 	}
 	if a.file.OnWait == nil {
@@ -77,8 +75,8 @@ func (w *waiter) gaveUp(ctx context.Context, err error) error {
 func (p *place) holder() *ErrLocked {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	locks, _ := platform.ListKernelLocks()
-	status, _, err := p.inspectOnce(ctx, locks, true)
+	list := new(kernelList)
+	status, _, _, err := p.inspectOnce(ctx, list, true)
 	locked := p.locked(p.file.Path, nil, StateUnknown, EvidenceUnproven)
 	if err != nil {
 		return locked
@@ -87,7 +85,7 @@ func (p *place) holder() *ErrLocked {
 	case StateFree:
 		return nil
 	case StateDead: // and not in the way; perhaps somebody is on the way in
-		if by := p.whoHas(nil, &locks).processes; len(by) > 0 {
+		if by := p.whoHas(nil, list).processes; len(by) > 0 {
 			locked.State, locked.Evidence, locked.Processes = StateHeld, EvidenceKernelLockHeld, by
 			return locked
 		}
@@ -95,6 +93,6 @@ func (p *place) holder() *ErrLocked {
 	}
 	locked.State, locked.Evidence, locked.Info = status.State, status.Evidence, status.Info
 	locked.Gone, locked.Shared, locked.Processes = status.Gone, status.Shared, status.Processes
-	p.addNote(locked)
+	p.addNote(locked, nil)
 	return locked
 }

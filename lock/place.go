@@ -24,32 +24,34 @@ type place struct {
 }
 
 // locate checks f, and finds out where it lies. Nothing is changed.
-func (f File) locate() (*place, error) {
+func (f File) locate() (place, error) {
 	if err := checkPath(f.Path); err != nil {
-		return nil, err
+		return place{}, err
 	}
 	if len(f.Cmd) > maxCmd {
-		return nil, fmt.Errorf("%w: the cmd for %s has %d bytes; at most %d", ErrInvalidName, f.Path, len(f.Cmd), maxCmd)
+		return place{}, fmt.Errorf("%w: the cmd for %s has %d bytes; at most %d", ErrInvalidName, f.Path, len(f.Cmd), maxCmd)
 	}
 	if f.OwnerPID < 0 || f.OwnerPID > math.MaxInt32 {
-		return nil, fmt.Errorf("%w: the owner of %s can't be pid %d", ErrInvalidName, f.Path, f.OwnerPID)
+		return place{}, fmt.Errorf("%w: the owner of %s can't be pid %d", ErrInvalidName, f.Path, f.OwnerPID)
 	}
 	if f.Perm&^0o666 != 0 || f.Perm != 0 && f.Perm&0o600 != 0o600 {
-		return nil, fmt.Errorf("%w: mode %04o for %s: it must let the owner read and write, and nobody execute", ErrInvalidName, uint32(f.Perm), f.Path)
+		return place{}, fmt.Errorf("%w: mode %04o for %s: it must let the owner read and write, and nobody execute", ErrInvalidName, uint32(f.Perm), f.Path)
 	}
 	// The process may change its working directory while it holds the lock.
 	path, err := absolute(f.Path)
 	if err != nil {
-		return nil, pathError("resolve", f.Path, err)
+		return place{}, pathError("resolve", f.Path, err)
 	}
 	f.Path = path
 	fsys, err := platform.FilesystemOf(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, noFolder(path)
+		return place{}, noFolder(path)
 	} else if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
+		return place{}, fmt.Errorf("lock: %w", err)
 	}
-	return &place{file: f, sibling: path + siblingSuffix, marker: path + markerSuffix, fsys: fsys}, nil
+	both := path + siblingSuffix + path + markerSuffix // one allocation
+	sibling := len(path) + len(siblingSuffix)
+	return place{file: f, sibling: both[:sibling], marker: both[sibling:], fsys: fsys}, nil
 }
 
 // noFolder is the error for a path that leads through a folder which is not there.
@@ -100,7 +102,10 @@ func (p *place) marks() bool {
 // number in its claim means that the filesystem was mounted anew, or that the file is a
 // copy.)
 func (p *place) lockName(id platform.FileID) string {
-	return p.fsys.Kind + ":" + strconv.FormatUint(id.Dev, 10) + ":" + strconv.FormatUint(id.Ino, 10)
+	b := append(make([]byte, 0, 64), p.fsys.Kind...)
+	b = strconv.AppendUint(append(b, ':'), id.Dev, 10)
+	b = strconv.AppendUint(append(b, ':'), id.Ino, 10)
+	return string(b)
 }
 
 // open opens the file at path, to be locked and read. It need not be writable: only

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"strings"
 	"time"
@@ -120,13 +119,18 @@ func (a *attempt) rememberDead(dead *ErrLocked) {
 		return
 	}
 	defer done()
-	m, err := readMemory(f)
-	if err == nil && m.last != nil && sameHolding(m.last.Info, *dead.Info) { // it told by itself
-		a.untold = nil
-		return
+	var last [siblingSize - lastOffset]byte
+	n, err := f.ReadAt(last[:], lastOffset)
+	if err == nil && bytes.Contains(last[:n], []byte(dead.Info.Nonce)) {
+		var l lastRecord
+		if decodeRecord(last[:n], &l) != "" && sameHolding(l.Info, *dead.Info) { // it told by itself
+			a.untold = nil
+			return
+		}
 	}
-	object, err := json.Marshal(endOf(dead))
-	if err == nil && f.WriteAt(encodeRecord(object), lastOffset) == nil {
+	end := endOf(dead)
+	_, claim := fitting(end.Info)
+	if f.WriteAt(encodeEnd(claim, end.Ended, end.How, end.Evidence), lastOffset) == nil {
 		a.untold = nil
 	}
 }
@@ -147,7 +151,7 @@ func (h *FileHold) rememberEnd() {
 	if len(claim) > maxRemembered {
 		_, claim = fitting(h.own.claim)
 	}
-	record := encodeEnd(claim, a.now())
+	record := encodeEnd(claim, a.now(), EndReleased, "")
 	if f := a.siblingLock; f != nil && !a.siblingGone {
 		if notAlien(f, a.siblingInfo) == nil {
 			_ = f.WriteAt(record, lastOffset)
@@ -160,13 +164,17 @@ func (h *FileHold) rememberEnd() {
 	}
 }
 
-// encodeEnd makes the record of a release from the holder's claim.
-func encodeEnd(claim []byte, ended time.Time) []byte {
-	b := make([]byte, 0, len(claim)+128)
-	b = append(append(b, `{"holder":`...), claim...)
-	b = ended.UTC().AppendFormat(append(b, `,"ended":"`...), time.RFC3339Nano)
-	b = append(b, `","how":"released"}`...)
-	return encodeRecord(b)
+// encodeEnd makes a lastRecord from the holder's claim, in the order of its fields.
+func encodeEnd(claim []byte, ended time.Time, how End, e Evidence) []byte {
+	b := append(append(newRecord(len(claim)+128), `{"holder":`...), claim...)
+	if !ended.IsZero() {
+		b = append(ended.UTC().AppendFormat(append(b, `,"ended":"`...), time.RFC3339Nano), '"')
+	}
+	b = appendJSON(append(b, `,"how":`...), string(how))
+	if e != "" {
+		b = appendJSON(append(b, `,"evidence":`...), string(e))
+	}
+	return endRecord(append(b, '}'))
 }
 
 // releaseUnused is Release for a lock that its caller never got. The one before stays the

@@ -15,6 +15,31 @@ type Process struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// kernelList is the system's list of locks. It is read when it is first needed, as that
+// takes long: see platform.ListKernelLocks.
+type kernelList struct {
+	read  bool
+	locks platform.KernelLocks
+}
+
+// noList is for those who can do without.
+var noList = &kernelList{read: true}
+
+// readList is for those who look at many locks.
+func readList() *kernelList {
+	l := new(kernelList)
+	l.get()
+	return l
+}
+
+func (l *kernelList) get() platform.KernelLocks {
+	if !l.read {
+		l.locks, _ = platform.ListKernelLocks()
+		l.read = true
+	}
+	return l.locks
+}
+
 // holders are those who have a lock, as far as that can be told.
 type holders struct {
 	info      *LockInfo // the claim of a holder who lives
@@ -27,8 +52,8 @@ type holders struct {
 // the sibling. It names nobody who is known to be dead, or not among the readers: a
 // readers' file names the first of them, who may have left, and a lock outlives its process
 // in its children. So info can be nil. Where the claim does not tell it all, the kernel's
-// list is asked; a nil locks has it read then.
-func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
+// list is asked.
+func (p *place) whoHas(f *finding, list *kernelList) (who holders) {
 	var id platform.FileID
 	if f != nil {
 		who.info, who.shared = f.holder(), f.isShared()
@@ -45,10 +70,7 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 	if who.info != nil && !who.shared && !elsewhere {
 		return who
 	}
-	if locks == nil {
-		all, _ := platform.ListKernelLocks()
-		locks = &all
-	}
+	locks := list.get()
 	takers := locks.Holders(id)
 	if elsewhere && who.info != nil && !who.shared {
 		if !haveGone(takers, f.claim.PIDFD) {
@@ -74,7 +96,7 @@ func (p *place) whoHas(f *finding, locks *platform.KernelLocks) (who holders) {
 			who.processes = append(who.processes, q)
 		}
 	}
-	if len(who.processes) < len(takers) || len(takers) == 0 && f != nil && p.isLocked(f, *locks) {
+	if len(who.processes) < len(takers) || len(takers) == 0 && f != nil && p.isLocked(f, list) {
 		who.findHeirs(isGone, takers, locks.Heirs(id))
 	} else {
 		who.gone = nil
@@ -130,8 +152,8 @@ func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []p
 // isLocked reports whether somebody has the lock of a file that is not in the kernel's list.
 // The list leaves out locks whose taker has gone (in a pid namespace), and has other names
 // for files on some filesystems.
-func (p *place) isLocked(f *finding, locks platform.KernelLocks) bool {
-	kernel, err := p.peek(f, locks, false)
+func (p *place) isLocked(f *finding, list *kernelList) bool {
+	kernel, err := p.peek(f, list, false)
 	return err == nil && kernel == kernelHeld
 }
 
@@ -157,13 +179,16 @@ func living(pids []int) (all []Process) {
 }
 
 // waiters returns those who wait in the kernel for the lock, the next one first.
-func (p *place) waiters(locks platform.KernelLocks) (all []Process) {
+func (p *place) waiters(list *kernelList) (all []Process) {
+	if !list.get().AnyWait() {
+		return nil
+	}
 	for _, path := range []string{p.file.Path, p.sibling} {
 		id, err := platform.IdentifyFile(path)
 		if err != nil {
 			continue
 		}
-		for _, w := range locks.Waiters(id) {
+		for _, w := range list.get().Waiters(id) {
 			q := Process{PID: w.PID, Since: w.Since}
 			if q.PID > 0 {
 				q.Cmd = platform.ProgramOf(q.PID)

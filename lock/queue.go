@@ -66,7 +66,7 @@ const (
 type ticket struct {
 	queue *queue
 	at    *list.Element
-	first chan struct{} // closed when its turn has come
+	first chan struct{} // closed when its turn has come; nil if that was at once
 }
 
 // A wait is a thread in the kernel, for the lock of a file, and before that for its
@@ -93,8 +93,8 @@ const (
 	turnstileOurs
 )
 
-// enqueue gives the caller the last place in the queue for a lock.
-func enqueue(path string, mode platform.Mode) *ticket {
+// enqueue takes the last place in the queue for a lock.
+func (t *ticket) enqueue(path string, mode platform.Mode) {
 	key := queueKey{path, mode}
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
@@ -103,12 +103,10 @@ func enqueue(path string, mode platform.Mode) *ticket {
 		q = &queue{key: key}
 		queues[key] = q
 	}
-	t := &ticket{queue: q, first: make(chan struct{})}
-	t.at = q.line.PushBack(t)
-	if q.line.Front() == t.at {
-		close(t.first)
+	t.queue, t.at = q, q.line.PushBack(t)
+	if q.line.Front() != t.at {
+		t.first = make(chan struct{})
 	}
-	return t
 }
 
 // leave gives up the place. If it was the first, the next one's turn comes. The last one to

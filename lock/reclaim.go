@@ -176,10 +176,8 @@ func (a *attempt) discard(own *ownFile) error {
 // that keeps out programs which know only the marker. What can't be judged, or removed,
 // stays.
 func (a *attempt) clearMarkers(ctx context.Context) {
-	clearer := *a
-	clearer.patience = impatient{tries: 1} // nobody's marker is worth a wait now
 	if _, err := platform.IdentifyFile(a.marker); err == nil {
-		_ = clearer.removeMarker(ctx, a.marker)
+		a.clearMarker(ctx, a.marker)
 	}
 	if !a.renews() {
 		return
@@ -188,9 +186,15 @@ func (a *attempt) clearMarkers(ctx context.Context) {
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), name+".") {
-			_ = clearer.removeMarker(ctx, folder+e.Name())
+			a.clearMarker(ctx, folder+e.Name())
 		}
 	}
+}
+
+func (a *attempt) clearMarker(ctx context.Context, path string) {
+	clearer := *a
+	clearer.patience = impatient{tries: 1} // nobody's marker is worth a wait now
+	_ = clearer.removeMarker(ctx, path)
 }
 
 // fingerprint names one state of one file.

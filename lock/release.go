@@ -59,8 +59,10 @@ func (h *FileHold) letGo() (err error) {
 		case err == nil:
 			// A file that lives on under another name could be put back, and be taken for a
 			// living process's.
-			if info, serr := h.own.file.Stat(); serr == nil && info.Links > 0 {
-				_ = h.own.sayReleased()
+			if h.isLost || h.own.otherNames {
+				if info, serr := h.own.file.Stat(); serr == nil && info.Links > 0 {
+					_ = h.own.sayReleased()
+				}
 			}
 		default:
 			if failed = h.own.sayReleased(); failed != nil {
@@ -74,7 +76,7 @@ func (h *FileHold) letGo() (err error) {
 		a.at(stepEndTold)
 		h.left = true
 	}
-	if cerr := h.own.file.Close(); cerr != nil {
+	if cerr := h.own.file.Unlock(); cerr != nil {
 		return joined(err, cerr)
 	}
 	a.at(stepOwnUnlocked)
@@ -82,7 +84,9 @@ func (h *FileHold) letGo() (err error) {
 	if alone && a.tidies() {
 		_, _ = a.tidy(a.siblingLock, tidying{}) // what can't be removed stays
 	}
-	if cerr := a.siblingLock.Close(); cerr != nil {
+	// The next one need not wait for our file to be closed. That is where the filesystem
+	// gives back what it held, and takes as long as to make it.
+	if cerr := joined(a.siblingLock.Close(), h.own.file.Close()); cerr != nil {
 		return joined(err, cerr)
 	}
 	h.end()
@@ -132,7 +136,7 @@ func (a *attempt) removeWithRight(own *ownFile) error {
 	remover.patience = impatient{tries: passageTries}
 	for try := 1; ; try++ {
 		var f finding
-		err := f.read(a.place, own.file)
+		err := f.read(&a.place, own.file)
 		if err == nil {
 			err = remover.remove(ctx, own.path, &f, "")
 		}

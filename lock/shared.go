@@ -25,7 +25,7 @@ func (p *place) isReaders(f *finding) bool {
 
 // join joins a lock file that another reader has made, and whose shared lock is ours.
 func (a *attempt) join(f *finding) *ownFile {
-	own := &ownFile{file: f.file, path: a.file.Path, data: f.data, written: f.info.Modified, claim: a.newClaim(f.file.ID(), platform.Shared)}
+	own := &ownFile{file: f.file, path: a.file.Path, data: f.data, written: f.info.Modified, claim: a.newClaim(f.file, platform.Shared)}
 	own.claim.Nonce = f.claim.Nonce
 	return own
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -61,10 +60,7 @@ func Tidy(ctx context.Context, dir string, how Tidying) iter.Seq2[Tidied, error]
 			which.before = now.Add(-how.OlderThan)
 			which.fenceBefore = which.before
 		}
-		locks := sync.OnceValue(func() platform.KernelLocks {
-			all, _ := platform.ListKernelLocks()
-			return all
-		})
+		list := new(kernelList)
 		err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			switch {
 			case ctx.Err() != nil:
@@ -85,7 +81,7 @@ func Tidy(ctx context.Context, dir string, how Tidying) iter.Seq2[Tidied, error]
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				t := folderTidier{ctx: ctx, which: which, locks: locks, beside: found[lockPath], yield: yield}
+				t := folderTidier{ctx: ctx, which: which, list: list, beside: found[lockPath], yield: yield}
 				if t.lock(lockPath); t.stopped {
 					return fs.SkipAll
 				}
@@ -130,7 +126,7 @@ func locksOf(dir string, entries []fs.DirEntry) (found map[string][]string, orde
 type folderTidier struct {
 	ctx     context.Context
 	which   tidying
-	locks   func() platform.KernelLocks
+	list    *kernelList
 	beside  []string // the files beside the lock file
 	yield   func(Tidied, error) bool
 	stopped bool // yield wants no more
@@ -187,7 +183,7 @@ func (t *folderTidier) lock(path string) {
 // lockFile deals with a lock that somebody has, or died with: that is taken over and
 // released, as by the next holder. It reports whether the lock file has gone.
 func (t *folderTidier) lockFile(a *attempt) (gone bool) {
-	s, err := a.inspect(t.ctx, t.locks())
+	s, err := a.inspect(t.ctx, t.list)
 	switch {
 	case err != nil:
 		t.say(a.file.Path, "", "", err)
@@ -254,7 +250,7 @@ func (t *folderTidier) leftover(a *attempt, path string) {
 		return
 	}
 	defer f.close()
-	kernel, err := a.peek(f, platform.KernelLocks{}, true)
+	kernel, err := a.peek(f, noList, true)
 	state, evidence := a.judge(t.ctx, f, kernel)
 	switch {
 	case err != nil:

@@ -78,16 +78,15 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 				passed(a.file.Path)
 				return f, nil
 			}
-			_ = f.Close() // it has no lock
 			if err == platform.ErrBusy && a.areStillStopped() {
-				return nil, nil
+				return nil, f.Close()
 			}
 		}
 		var locked *ErrLocked
 		betweenSteps := true
 		switch {
 		case err == platform.ErrBusy:
-			locked, betweenSteps = a.kernelHolder()
+			locked, betweenSteps = a.kernelHolder(f)
 		case err == errQueued:
 			locked = a.locked(a.file.Path, nil, StateHeld, EvidenceOthersWait)
 		case err == errMoved:
@@ -95,8 +94,9 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		case errors.Is(err, platform.ErrLeased):
 			locked = a.locked(a.file.Path, nil, StateUnknown, EvidenceLeased)
 		default:
-			return nil, fmt.Errorf("lock: %w", err)
+			return nil, joined(fmt.Errorf("lock: %w", err), f.Close())
 		}
+		_ = f.Close() // it has no lock
 		if !betweenSteps || try == p.tries {
 			return nil, locked
 		}
@@ -172,15 +172,15 @@ func (a *attempt) passes(err error) bool {
 	return a.tidies() && errors.Is(err, platform.ErrLeased) || a.file.Perm != 0 && errors.Is(err, fs.ErrPermission)
 }
 
-// kernelHolder describes the holder of the sibling's busy kernel lock. betweenSteps says
+// kernelHolder describes the holder of the busy kernel lock of the sibling, which may be nil. betweenSteps says
 // that no claim of theirs is on disk (yet, or any more): another look may find the lock
 // free, or its holder known.
-func (p *place) kernelHolder() (locked *ErrLocked, betweenSteps bool) {
+func (p *place) kernelHolder(sibling *platform.File) (locked *ErrLocked, betweenSteps bool) {
 	f, err := p.look(p.file.Path)
 	if err != nil {
-		return p.lockedByKernel(p.file.Path, nil), true
+		return p.lockedByKernel(p.file.Path, nil, sibling), true
 	}
 	defer f.close()
-	locked = p.lockedByKernel(p.file.Path, f)
+	locked = p.lockedByKernel(p.file.Path, f, sibling)
 	return locked, locked.Info == nil && locked.Gone == nil && !locked.Shared
 }

@@ -106,8 +106,7 @@ func (f File) standInLine(ctx context.Context, mode platform.Mode) (_ *waiter, e
 		return nil, err
 	}
 	w.attempt = a
-	w.ticket = enqueue(a.file.Path, a.mode)
-	w.queue = w.ticket.queue
+	w.enqueue(a.file.Path, a.mode)
 	first := false
 	defer func() {
 		if !first {
@@ -135,10 +134,9 @@ const maxAlienDelay = 20 * time.Millisecond
 // Acquire.
 type waiter struct {
 	attempt *attempt
-	ticket  *ticket
-	queue   *queue
-	poll    backoff // for a place among those who wait in the kernel
-	alien   backoff // for a holder without kernel lock
+	ticket
+	poll  backoff // for a place among those who wait in the kernel
+	alien backoff // for a holder without kernel lock
 
 	waiting bool
 	notice  *time.Timer // nil without OnWait
@@ -148,14 +146,17 @@ type waiter struct {
 
 // turn waits until we are the first in this process's queue.
 func (w *waiter) turn(ctx context.Context) error {
+	if w.first == nil {
+		return nil
+	}
 	select {
-	case <-w.ticket.first:
+	case <-w.first:
 		return nil
 	default:
 	}
 	w.begunToWait()
 	select {
-	case <-w.ticket.first:
+	case <-w.first:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

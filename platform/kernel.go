@@ -138,6 +138,7 @@ func (f *File) HasByteLock() bool {
 // publishes one (Linux, /proc/locks). The zero value knows of none.
 type KernelLocks struct {
 	holders map[FileID][]int
+	anyWait bool
 	waiters func(FileID) []Waiter
 	heirs   func(FileID) []Heir // see inherit.go
 }
@@ -160,6 +161,9 @@ func (l KernelLocks) Held(id FileID) bool { return len(l.Holders(id)) > 0 }
 // as a child has the open file.
 func (l KernelLocks) Holders(id FileID) []int { return l.holders[id] }
 
+// AnyWait reports whether anyone waits for any file's lock, or turnstile.
+func (l KernelLocks) AnyWait() bool { return l.anyWait }
+
 // A Waiter is one that waits, with a thread in the kernel, for a file's lock or its
 // turnstile.
 type Waiter struct {
@@ -176,6 +180,15 @@ func (l KernelLocks) Waiters(id FileID) []Waiter {
 	}
 	return l.waiters(id)
 }
+
+// Descriptor is the number by which this process has the file open; 0 where HasLocked knows
+// nothing of it.
+func (f *File) Descriptor() int { return f.number() }
+
+// HasLocked reports whether a process has locked this file by flock(2), exclusively, as its
+// own descriptor says. That is one look at one open file, where the kernel's list has the
+// locks of all. False where the system doesn't tell, or may not.
+func HasLocked(pid, number int, id FileID) bool { return hasLocked(pid, number, id) }
 
 // HasOnlyLock reports whether a process has locked by flock(2) this file, as Open opens
 // files, and no other. False where the system doesn't tell, or may not.

@@ -175,6 +175,10 @@ func readKernelLocks(list io.Reader) (KernelLocks, error) {
 			of.said = append(of.said, time.Unix(0, l.start))
 		}
 	}
+	anyWait := false
+	for _, of := range files {
+		anyWait = anyWait || len(of.pids)+of.turning > 0
+	}
 	who := sync.OnceValue(whoSaid)
 	waiters := func(id FileID) []Waiter {
 		of := files[id]
@@ -185,7 +189,7 @@ func readKernelLocks(list io.Reader) (KernelLocks, error) {
 	}
 	inherited := sync.OnceValue(heirs)
 	return KernelLocks{
-		holders: holders, waiters: waiters,
+		holders: holders, anyWait: anyWait, waiters: waiters,
 		heirs: func(id FileID) []Heir { return inherited()[id] },
 	}, lines.Err()
 }
@@ -263,24 +267,45 @@ func openFiles(pid int) iter.Seq2[uint64, []listedLock] {
 			if err != nil {
 				continue // closed since
 			}
-			var flags uint64
-			var locks []listedLock
-			for line := range strings.Lines(string(info)) {
-				if octal, is := strings.CutPrefix(line, "flags:"); is {
-					flags, _ = strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
-				} else if lock, is := strings.CutPrefix(line, "lock:"); is {
-					if l, ok := parseLock(lock); ok {
-						locks = append(locks, l)
-					} else {
-						locks = append(locks, listedLock{kind: "FLOCK"}) // of a file that is not known
-					}
-				}
-			}
-			if !yield(flags, locks) {
+			if !yield(parseFDInfo(string(info))) {
 				return
 			}
 		}
 	}
+}
+
+func parseFDInfo(info string) (flags uint64, locks []listedLock) {
+	for line := range strings.Lines(info) {
+		if octal, is := strings.CutPrefix(line, "flags:"); is {
+			flags, _ = strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
+		} else if lock, is := strings.CutPrefix(line, "lock:"); is {
+			if l, ok := parseLock(lock); ok {
+				locks = append(locks, l)
+			} else {
+				locks = append(locks, listedLock{kind: "FLOCK"}) // of a file that is not known
+			}
+		}
+	}
+	return flags, locks
+}
+
+func (d *descriptor) number() int { return d.fd }
+
+func hasLocked(pid, number int, id FileID) bool {
+	f, err := open("/proc/"+strconv.Itoa(pid)+"/fdinfo/"+strconv.Itoa(number), os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.close()
+	var info [1 << 10]byte // longer if it has many locks, which no lock file of ours has
+	n, err := f.readAt(info[:], 0)
+	if err != nil {
+		return false
+	}
+	_, locks := parseFDInfo(string(info[:n]))
+	return slices.ContainsFunc(locks, func(l listedLock) bool {
+		return l.kind == "FLOCK" && l.write && l.file == id
+	})
 }
 
 func hasOnlyLock(pid int, id FileID) bool {

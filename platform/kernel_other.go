@@ -90,4 +90,6 @@ func (d *descriptor) byteLocked(_, _ int64) (bool, error) { return false, errors
 
 func listKernelLocks() (KernelLocks, error) { return KernelLocks{}, errors.ErrUnsupported }
 
-func hasOnlyLock(int, FileID) bool { return false }
+func (d *descriptor) number() int     { return 0 }
+func hasLocked(int, int, FileID) bool { return false }
+func hasOnlyLock(int, FileID) bool    { return false }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -143,8 +144,7 @@ func sleepUntilExit(pid int, d time.Duration) {
 
 // pidfdInode returns 0 before Linux 6.9, where all pidfds share one inode.
 func pidfdInode(fd int) uint64 {
-	var fsys unix.Statfs_t
-	if unix.Fstatfs(fd, &fsys) != nil || fsys.Type != unix.PID_FS_MAGIC {
+	if !hasPidfs(fd) {
 		return 0
 	}
 	var st unix.Stat_t
@@ -152,6 +152,17 @@ func pidfdInode(fd int) uint64 {
 		return 0
 	}
 	return st.Ino
+}
+
+// pidfsSeen spares the question once a pidfd has had an inode of its own.
+var pidfsSeen atomic.Bool
+
+func hasPidfs(pidfd int) bool {
+	var fsys unix.Statfs_t
+	if !pidfsSeen.Load() && unix.Fstatfs(pidfd, &fsys) == nil && fsys.Type == unix.PID_FS_MAGIC {
+		pidfsSeen.Store(true)
+	}
+	return pidfsSeen.Load()
 }
 
 // startTime is when a process started, in clock ticks since boot.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -30,13 +31,23 @@ func userName(uid int) string {
 
 // workingDir is one system call. (os.Getwd first compares two folders with each other.)
 func workingDir() string {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Getcwd(buf)
+	var buf [unix.PathMax]byte
+	n, err := unix.Getcwd(buf[:])
 	if err != nil || n < 2 || buf[0] != '/' { // "(unreachable)"
 		return ""
 	}
-	return string(buf[:n-1]) // without the NUL
+	dir := buf[:n-1] // without the NUL
+	last := lastDir.Load()
+	if last == nil || *last != string(dir) {
+		last = new(string)
+		*last = string(dir)
+		lastDir.Store(last)
+	}
+	return *last
 }
+
+// lastDir is the working directory when it was last asked for. It seldom changes.
+var lastDir atomic.Pointer[string]
 
 func ownerOf(info fs.FileInfo) int {
 	st, ok := info.Sys().(*syscall.Stat_t)

@@ -29,9 +29,9 @@ import (
 type Contexts struct {
 	hold any
 	is   func(identity any) bool
-	lost chan struct{} // closed once, by Lose
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex    // guards what follows
+	lost  chan struct{} // closed once, by Lose; nil before somebody asks for it
 	over  bool
 	cause error // why it was lost; nil if it was not
 	// live has the contexts that have not ended, while the lock is held; see Context.
@@ -47,7 +47,7 @@ type kept struct {
 // NewContexts returns the Contexts of a hold. is reports whether the hold is of the lock
 // with this identity, which may be one of another engine's.
 func NewContexts(hold any, is func(identity any) bool) *Contexts {
-	return &Contexts{hold: hold, is: is, lost: make(chan struct{})}
+	return &Contexts{hold: hold, is: is}
 }
 
 // Context returns a context that is done when parent is, or when Lose is called, with its
@@ -88,7 +88,17 @@ func (c *Contexts) forget(inner context.Context, key uint64) {
 }
 
 // Lost is closed by Lose.
-func (c *Contexts) Lost() <-chan struct{} { return c.lost }
+func (c *Contexts) Lost() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost == nil {
+		c.lost = make(chan struct{})
+		if c.cause != nil {
+			close(c.lost)
+		}
+	}
+	return c.lost
+}
 
 // Lose makes it known that the lock is lost: it closes Lost and ends the contexts. It
 // returns false when that was done before, or when the hold is over.
@@ -99,7 +109,9 @@ func (c *Contexts) Lose(cause error) bool {
 		return false
 	}
 	c.cause = cause
-	close(c.lost)
+	if c.lost != nil {
+		close(c.lost)
+	}
 	for _, k := range c.live {
 		k.cancel(cause)
 	}
