@@ -3,6 +3,7 @@ package platform_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -55,7 +56,8 @@ func TestListKernelLocks(t *testing.T) {
 		}
 		locks, _ := platform.ListKernelLocks()
 		id, _ := platform.IdentifyFile(path)
-		if got := locks.Holders(id); len(got) != 1 || got[0] != os.Getpid() {
+		// On a busy machine the list may have a reader twice: see listKernelLocks.
+		if got := slices.Compact(locks.Holders(id)); len(got) != 1 || got[0] != os.Getpid() {
 			t.Errorf("held by %v, want this process", got)
 		}
 		closed(t, k)
