@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +13,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	nightly "github.com/nightlyone/lockfile"
+	"golang.org/x/sys/unix"
 )
 
-const readFloor = "floor: read the files"
+const (
+	readFloor    = "floor: read the files"
+	refusedFloor = "floor: a refused flock, and reading the file"
+)
 
 // looks measures who can say who holds a lock: of one lock, and of all in a
 // folder, all of them held.
@@ -49,6 +54,15 @@ func (b *bench) look(n int) {
 			return err
 		})},
 	})...)
+	b.r.Looks = append(b.r.Looks, takeTurns(fmt.Sprintf("refused, one of %d", n), rounds, budget, refusedFloor, []contestant{
+		{refusedFloor, timed(func() error { return refusedFlock(one) })},
+		{oursName, timed(func() error {
+			if held, err := (lock.File{Path: one}).TryAcquire(context.Background()); err == nil {
+				return errors.Join(errors.New("not refused"), held.Release())
+			}
+			return nil
+		})},
+	})...)
 	b.r.Looks = append(b.r.Looks, takeTurns(fmt.Sprintf("list %d", n), rounds, budget, readFloor, []contestant{
 		{readFloor, timed(func() error { return readAll(dir) })},
 		{oursName, timed(func() error {
@@ -65,6 +79,19 @@ func (b *bench) look(n int) {
 			return nil
 		})},
 	})...)
+}
+
+// refusedFlock is what it takes to be refused, and to learn by whom.
+func refusedFlock(path string) error {
+	fd, err := unix.Open(path+".flock", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK {
+		return errors.Join(errors.New("not refused"), err)
+	}
+	_, err = os.ReadFile(path)
+	return errors.Join(err, unix.Close(fd))
 }
 
 func timed(do func() error) func() (float64, error) {

@@ -16,7 +16,7 @@ import (
 // machine says what it runs on, but not whose it is.
 func machine(disk, shm string) Machine {
 	m := Machine{CPU: procField("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(), Go: runtime.Version(),
-		Disk: filesystem(disk), Tmpfs: filesystem(shm), Commit: commit()}
+		Disk: filesystem(disk) + journal(disk), Tmpfs: filesystem(shm), Commit: commit()}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:]) +

@@ -21,7 +21,10 @@ func report(r *Results, plots map[string]string) string {
 	w.line("%s, %d CPUs, %s; %s; %s; disk: %s, memory: %s; holdfast at %s.",
 		m.CPU, m.CPUs, m.Memory, m.Kernel, m.Go, m.Disk, m.Tmpfs, m.Commit)
 	w.line("Times are medians, with quartiles in brackets, of runs in which all had their turns one after the " +
-		"other. `×` is the ratio to the floor: the bare system calls, measured in the same turns.")
+		"other.")
+	w.line("- *floor*: the system calls alone, without a library, in the same turns; `×` is the ratio to the first of them.\n" +
+		"- *turns*: how often each of the processes had the lock, from the fewest to the most.\n" +
+		"- *overlaps*: acquisitions that found another holder at work.")
 	w.line("%s", mainTable(r))
 	w.plot(plots, "handoff", "p99")
 

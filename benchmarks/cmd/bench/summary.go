@@ -79,16 +79,17 @@ func losses(w *writer, r *Results) {
 		{"Acquire and release", r.Uncontended, "Every acquisition makes a file that says who holds the lock, and locks " +
 			"that file, besides the one at which it queued; every release checks that the file is its own, and " +
 			"removes it. What these system calls cost by themselves is the row \"" + protocolName + "\"; the rest is the " +
-			"queue and the making of the claim. On ext4 all of it takes longer, up to a millisecond, for half a minute " +
-			"after many other files were removed: to make a file, the filesystem passes over each inode that they had."},
+			"queue and the making of the claim. An ext4 without a journal, which few have, takes up to a millisecond more for " +
+			"half a minute after many other files were removed: to make a file, it passes over each inode that they had."},
 		{"Hand-off", r.Handoff, "The holder removes its claim before it lets go, and the next one has written its own " +
 			"before it says that it has the lock; both lie between the two moments that are measured."},
 		{"Hand-off after SIGKILL", r.AfterKill, "The heir finds the claim of the dead, proves from the kernel that it is " +
 			"dead, and removes it in a way that it may be killed in, too."},
 		{"Taking the lock of the dead", r.Reclaim, "The same: where there is no claim, there is nothing to reclaim, and " +
 			"nobody can tell who it was."},
-		{"Looking", r.Looks, "It does not only read the claim, but asks the kernel whether it is true, " +
-			"in its list of all locks, which grows with their number."},
+		{"Looking", r.Looks, "It does not only read the claim, but asks the kernel whether it is true: of " +
+			"one lock by its holder's descriptor, of a folder by the list of all locks. And it looks who waits, and what " +
+			"the holder has noted."},
 		{"Ledger", r.Ledger, "The floor has no lock. Ours takes one, finds the end, and remembers it."},
 		{"PostgreSQL", r.Postgres, "The bare functions tell nobody the name of what is locked, give no fence, and do " +
 			"not watch whether the session still lives."},
