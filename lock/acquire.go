@@ -106,6 +106,7 @@ func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 			return nil, pathError("acquire", a.file.Path, contextError(ctx))
 		}
 		own, err := a.create(ctx, a.file.Path, a.mode, createSteps)
+		a.leaveTurnstile()
 		if err == nil {
 			return a.hold(own), nil
 		}
@@ -182,6 +183,15 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 		if err := a.patience.lookAgain(ctx, a, round, nil); err != nil {
 			return pathError("acquire", a.file.Path, errors.New("the file beside it, "+siblingSuffix+", keeps being replaced"))
 		}
+	}
+}
+
+// leaveTurnstile lets the next one come to the sibling. Whoever waited has kept the turnstile
+// until now, and not only until the sibling was theirs: whoever has just released, and comes
+// back at once, finds it taken, and stands behind those who have waited for it.
+func (a *attempt) leaveTurnstile() {
+	if a.siblingLock != nil {
+		a.siblingLock.LeaveTurnstile()
 	}
 }
 

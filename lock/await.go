@@ -53,6 +53,7 @@ func (a *attempt) awaitFree(ctx context.Context) error {
 			return pathError("await", a.file.Path, contextError(ctx))
 		}
 		err := a.takeSibling(ctx)
+		a.leaveTurnstile()
 		if err == nil {
 			err = joined(a.checkFree(ctx), a.siblingLock.Close())
 			a.siblingLock = nil

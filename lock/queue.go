@@ -39,8 +39,9 @@ type queueKey struct {
 //	                                    the kernel grants it: has the sibling
 //	                                    ... or nobody moves in front of it: overtakes
 //	            an earlier goroutine may have left the thread: adopted
-//	with the    the sibling's lock (its turnstile is left, for the next one),
-//	sibling     or nothing (overtaken)  the lock file can be made: has the lock
+//	with the    the sibling's lock, and its turnstile until it has tried to make the lock
+//	sibling     file, or nothing (overtaken)
+//	                                    the lock file can be made: has the lock
 //	parked      the same, and a thread at the lock file
 //	                                    the kernel grants that: judges it
 //	looking     the same                from time to time: the holder has no kernel lock

@@ -182,7 +182,6 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 		} else {
 			at, err := w.tryToPass(f)
 			if err != platform.ErrBusy {
-				f.LeaveTurnstile()
 				passed(a.file.Path)
 				return f, err
 			} else if a.areStillStopped() {
@@ -216,7 +215,6 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			_ = parked.file.Close()
 		case came:
 			a.at(stepGranted)
-			parked.file.LeaveTurnstile()
 			return parked.file, err
 		case err != nil || watch.overtaken:
 			return watch.file, err
