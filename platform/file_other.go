@@ -21,12 +21,12 @@ type descriptor struct {
 }
 
 func open(path string, flag int) (*File, error) {
-	f, err := os.OpenFile(path, flag|openNoFollow|openNonBlock, 0o600)
+	f, err := openFile(path, flag, false, 0o600)
 	return newFile(path, flag&^os.O_CREATE, f, err)
 }
 
 func create(path string, mark bool, perm fs.FileMode) (*File, error) {
-	f, err := createFile(path, mark, perm)
+	f, err := openFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, mark, perm)
 	return newFile(path, os.O_RDWR, f, err)
 }
 

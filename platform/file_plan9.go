@@ -11,8 +11,8 @@ const openNoFollow, openNonBlock = 0, 0 // there are neither symbolic links nor 
 
 const keepsMarks = false
 
-func createFile(path string, _ bool, perm fs.FileMode) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)
+func openFile(path string, flag int, _ bool, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, flag|openNoFollow|openNonBlock, perm)
 }
 
 // describe: a path number names one file of a server, and a file that takes a removed one's

@@ -323,6 +323,12 @@ func TestRemove(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// A lock file is judged, and then removed, while it is open.
+	f, err := platform.Open(path, os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
 	if err := platform.Remove(path); err != nil {
 		t.Error(err)
 	}

@@ -17,8 +17,8 @@ const (
 // keepsMarks: the BSDs let only root make a regular file sticky.
 const keepsMarks = false
 
-func createFile(path string, _ bool, perm fs.FileMode) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)
+func openFile(path string, flag int, _ bool, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, flag|openNoFollow|openNonBlock, perm)
 }
 
 func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {

@@ -14,8 +14,8 @@ const openNoFollow, openNonBlock = 0, 0
 
 const keepsMarks = false
 
-func createFile(path string, _ bool, perm fs.FileMode) (*os.File, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)
+func openFile(path string, flag int, _ bool, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(path, flag|openNoFollow|openNonBlock, perm)
 }
 
 func describe(_ string, info fs.FileInfo, _ *os.File) (Info, FileID, error) {

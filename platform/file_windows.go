@@ -11,7 +11,7 @@ import (
 
 const (
 	// openNoFollow opens a symbolic link itself, which then is not a regular
-	// file. os.OpenFile passes it on since Go 1.26.
+	// file. os.OpenFile, by which package flock opens, passes it on since Go 1.26.
 	openNoFollow = windows.O_FILE_FLAG_OPEN_REPARSE_POINT
 	openNonBlock = 0
 )
@@ -61,25 +61,37 @@ func describe(path string, info fs.FileInfo, f *os.File) (Info, FileID, error) {
 // keepsMarks: the mark is the attribute "temporary".
 const keepsMarks = true
 
-// createFile calls CreateFile itself, as os.OpenFile can't set the mark, and does not let
-// others remove or rename a file that is open.
-func createFile(path string, mark bool, _ fs.FileMode) (*os.File, error) {
+// openFile calls CreateFile itself: os.OpenFile can't set the mark, and does not let anybody,
+// this process included, remove or rename a file as long as it is open.
+func openFile(path string, flag int, mark bool, _ fs.FileMode) (*os.File, error) {
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	access, how := uint32(windows.GENERIC_READ), uint32(windows.OPEN_EXISTING)
+	switch {
+	case flag&os.O_WRONLY != 0:
+		access = windows.GENERIC_WRITE
+	case flag&os.O_RDWR != 0:
+		access |= windows.GENERIC_WRITE
+	}
+	switch {
+	case flag&os.O_EXCL != 0:
+		how = windows.CREATE_NEW
+	case flag&os.O_CREATE != 0:
+		how = windows.OPEN_ALWAYS
+	}
 	attributes := uint32(windows.FILE_ATTRIBUTE_NORMAL)
 	if mark {
 		attributes = windows.FILE_ATTRIBUTE_TEMPORARY
 	}
-	name, err := windows.UTF16PtrFromString(path)
-	if err != nil {
-		return nil, &fs.PathError{Op: "create", Path: path, Err: err}
-	}
 	var h windows.Handle
 	err = retry(func() (again bool, err error) {
-		h, err = windows.CreateFile(name, windows.GENERIC_READ|windows.GENERIC_WRITE, shareAll, nil, windows.CREATE_NEW,
-			attributes|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
-		return err == windows.ERROR_ACCESS_DENIED && deletePending(name), err
+		h, err = windows.CreateFile(name, access, shareAll, nil, how, attributes|openNoFollow|windows.FILE_FLAG_BACKUP_SEMANTICS, 0)
+		return flag&os.O_CREATE != 0 && err == windows.ERROR_ACCESS_DENIED && deletePending(name), err
 	})
 	if err != nil {
-		return nil, &fs.PathError{Op: "create", Path: path, Err: err}
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(h), path), nil
 }
