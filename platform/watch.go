@@ -29,7 +29,7 @@ type Exit struct {
 }
 
 // WatchExit begins to watch for the exit of a process: by a pidfd on Linux (5.3), by kqueue
-// on macOS and the BSDs, and else by looking 50 times a second. The caller vouches for the
+// on macOS and the BSDs, by a handle on Windows, and else by looking 50 times a second. The caller vouches for the
 // pid as for Probe's, and calls Stop. Nothing is sent to the process.
 //
 // The error matches os.ErrProcessDone if the process meant has exited, and

@@ -59,8 +59,8 @@ func TestWatchExit(t *testing.T) {
 
 // TestWatchExit_Another: a process that has the pid now is not taken for the one meant.
 func TestWatchExit_Another(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs Linux, to tell two processes of one pid apart")
+	if runtime.GOOS != "linux" && runtime.GOOS != "windows" {
+		t.Skip("needs Linux or Windows, to tell two processes of one pid apart")
 	}
 	child := testkit.Start(t, "watched")
 	child.Expect("here")
