@@ -40,8 +40,8 @@ the fence. The keeper holds the lock on no terminal, in no folder and by no file
 caller's, so it outlives the login unless the system ends all of a user's processes then.
 
 The keeper listens at a socket named after the nonce, in the folder holdfast of
-XDG_RUNTIME_DIR, or holdfast-UID in TMPDIR (/tmp), which is its user's alone. There are no
-sessions on Windows.
+XDG_RUNTIME_DIR, or holdfast-UID in TMPDIR (/tmp), which is its user's alone; on Windows,
+at a named pipe for its user alone.
 
 exit codes:
   0    the lock is held

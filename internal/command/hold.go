@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (a *app) beginSession(args []string) int {
 	if !ok {
 		return code
 	}
-	if _, err := sessionDir(); err != nil { // before anything is taken
+	if err := checkSessions(); err != nil { // before anything is taken
 		return a.fail(err)
 	}
 	owner, err := o.identifyOwner()
@@ -120,7 +121,8 @@ func (o *holdOptions) identifyOwner() (platform.Process, error) {
 		return platform.Process{}, fmt.Errorf("the owner, pid %d, is this holdfast itself, which ends now", pid)
 	}
 	owner, err := platform.Identify(pid)
-	if errors.Is(err, os.ErrProcessDone) {
+	// On Windows the pid of a parent that has ended may be another's by now.
+	if errors.Is(err, os.ErrProcessDone) || o.owner == 0 && runtime.GOOS == "windows" && owner.Start > platform.Self().Start {
 		return owner, fmt.Errorf("the owner, pid %d, has ended already", pid)
 	}
 	return owner, err
@@ -173,8 +175,11 @@ func startKeeper(owner platform.Process, args []string) (*keeper, error) {
 	return &keeper{cmd, orders, bufio.NewReader(says)}, nil
 }
 
-// kept is what hold tells the keeper once the caller has the report.
-const kept = "kept"
+// What hold tells the keeper: that the caller has the report, and to give up the wait.
+const (
+	kept = "kept"
+	stop = "stop"
+)
 
 // begin waits until the keeper has the lock, and shows its report.
 func (a *app) begin(k *keeper, signals <-chan os.Signal) int {
@@ -193,7 +198,9 @@ func (a *app) begin(k *keeper, signals <-chan os.Signal) int {
 		case s := <-signals:
 			if endsWait(s) {
 				caught = s
-				_ = k.cmd.Process.Signal(s) // it fails only when the keeper has ended
+				if k.cmd.Process.Signal(s) != nil { // there is no such thing on Windows, or the keeper has ended
+					_, _ = fmt.Fprintln(k.orders, stop)
+				}
 			}
 		case r := <-reports:
 			switch {

@@ -59,7 +59,7 @@ func (a *app) keep(args []string) int {
 		a.say(oneLine(err) + "; no session was begun")
 		return exitError
 	}
-	established, abandoned := a.awaitHold()
+	established, abandoned := a.awaitHold(signals)
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	taken := make(chan struct{})
@@ -74,7 +74,7 @@ func (a *app) keep(args []string) int {
 	}()
 	run := runOptions{timed: o.timed, timeout: o.timeout, conflict: exitNotHad, locks: []string{o.path}, undone: "no session was begun"}
 	begun := "a session"
-	if program := platform.ProgramOf(owner.PID); isName(program) {
+	if program := platform.ProgramOf(owner.PID); program != "" && isName(program) {
 		begun = "begun by " + program // who is not the owner after a transfer
 	}
 	file := lock.File{Path: o.path, Cmd: begun, OwnerPID: owner.PID}
@@ -101,15 +101,20 @@ func (pid ownerEnded) Error() string {
 }
 
 // awaitHold returns a channel that is closed when the caller has the report, and one that is
-// closed when hold has ended without.
-func (a *app) awaitHold() (established, abandoned <-chan struct{}) {
+// closed when hold has ended without. That hold says stop counts as a signal.
+func (a *app) awaitHold(signals chan<- os.Signal) (established, abandoned <-chan struct{}) {
 	yes, no := make(chan struct{}), make(chan struct{})
 	go func() {
-		if line, err := bufio.NewReader(a.stdin).ReadString('\n'); err == nil && line == kept+"\n" {
-			close(yes)
-		} else {
-			close(no)
+		for orders := bufio.NewScanner(a.stdin); orders.Scan(); {
+			switch orders.Text() {
+			case kept:
+				close(yes)
+				return
+			case stop:
+				signals <- os.Interrupt
+			}
 		}
+		close(no)
 	}()
 	return yes, no
 }
@@ -241,12 +246,12 @@ func (s *session) change(r request) reply {
 	return reply{exitUsage, "the session's keeper is of another version of holdfast"}
 }
 
-// release gives the lock up, and then the socket: who doesn't find a socket can rely on it
-// that the lock is free.
+// release gives the lock up, and then no longer listens: who finds nobody who listens can rely
+// on it that the lock is free.
 func (s *session) release() reply {
 	err := s.held.Release()
 	if s.listener != nil {
-		_ = s.listener.Close() // and removes the socket
+		_ = s.listener.Close() // and nobody can reach us any more
 	}
 	if err != nil {
 		return failed(err)

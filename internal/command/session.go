@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"math"
 	"net"
 	"os"
@@ -26,9 +25,9 @@ const (
 	heldVar   = "HOLDFAST_HELD"   // FileHold.Environ
 )
 
-// The keeper of a session listens at a socket, whose name is the nonce, in a folder that is
-// this user's alone: so nobody else can ask. It has one request a connection, and answers
-// it. Both are JSON.
+// The keeper of a session listens where the nonce says, and only its user can ask
+// (listenForSession, dialSession). It has one request a connection, and answers it. Both are
+// JSON.
 
 // request is what a keeper is asked for.
 type request struct {
@@ -130,90 +129,25 @@ func (a *app) noSession(path, nonce string) int {
 
 var errNoSession = errors.New("no session has that nonce")
 
-// askSession asks the keeper. It looks wherever this user's keepers may listen. The error is
-// errNoSession if there is none, or it ends without a word. A dead one's socket is removed. A
-// folder that can't be one of sockets is an error only if none of the others has it.
+// askSession asks the keeper. The error is errNoSession if there is none, or it ends without
+// a word.
 func askSession(r request) (answer reply, err error) {
-	none := errNoSession
-	for _, dir := range sessionDirs() {
-		if err := checkOwnFolder(dir); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			none = err
-			continue
-		}
-		at := filepath.Join(dir, r.Nonce)
-		if len(at) > maxSocketPath { // none was ever made there
-			continue
-		}
-		c, err := net.DialTimeout("unix", at, answerWithin)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil && strings.Contains(err.Error(), "refused"): // as in clearSocket
-			_ = os.Remove(at) // no other keeper ever has that name
-			continue
-		case err != nil:
-			return answer, err
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(answerWithin))
-		if err := json.NewEncoder(c).Encode(r); err != nil {
-			return answer, errNoSession
-		}
-		err = json.NewDecoder(c).Decode(&answer)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return answer, fmt.Errorf("the keeper of the session does not answer; it may be stopped: %w", err)
-		} else if err != nil {
-			return answer, errNoSession
-		}
-		return answer, nil
-	}
-	return answer, none
-}
-
-// sessionDirs are the folders in which keepers of this user may listen, the best one first.
-func sessionDirs() (dirs []string) {
-	if !hasSessions {
-		return nil
-	}
-	// Under su or sudo the variable may still be another user's.
-	if base := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(base) && isOwn(base) {
-		dirs = append(dirs, filepath.Join(base, "holdfast"))
-	}
-	temp, err := filepath.Abs(os.TempDir())
+	c, err := dialSession(r.Nonce)
 	if err != nil {
-		return dirs
+		return answer, err
 	}
-	return append(dirs, filepath.Join(temp, fmt.Sprintf("holdfast-%d", os.Geteuid())))
-}
-
-// sessionDir returns the folder in which a new keeper listens. It makes the folder.
-func sessionDir() (string, error) {
-	if !hasSessions {
-		return "", fmt.Errorf("sessions can't be had on this system: %w", errors.ErrUnsupported)
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(answerWithin))
+	if err := json.NewEncoder(c).Encode(r); err != nil {
+		return answer, errNoSession
 	}
-	dir := sessionDirs()[0]
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("the folder for sockets of sessions: %w", err)
+	err = json.NewDecoder(c).Decode(&answer)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return answer, fmt.Errorf("the keeper of the session does not answer; it may be stopped: %w", err)
+	} else if err != nil {
+		return answer, errNoSession
 	}
-	if len(dir)+1+len("ABCDEFGHIJKLMNOPQRSTUVWXYZ") > maxSocketPath {
-		return "", fmt.Errorf("the path of a socket has room for %d bytes, and %s takes too many of them; set XDG_RUNTIME_DIR to a shorter one", maxSocketPath, dir)
-	}
-	return dir, checkOwnFolder(dir)
-}
-
-// maxSocketPath is the least of any system, without the NUL (macOS and the BSDs).
-const maxSocketPath = 103
-
-// listenForSession listens at the socket of a session, which closing removes.
-func listenForSession(nonce string) (l net.Listener, err error) {
-	dir, err := sessionDir()
-	if err != nil {
-		return nil, err
-	}
-	ownerOnly(func() { l, err = net.Listen("unix", filepath.Join(dir, nonce)) })
-	return l, err
+	return answer, nil
 }
 
 // listen has requests answered until the listener is closed. Who does not finish a request

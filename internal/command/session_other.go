@@ -1,20 +1,22 @@
-//go:build !unix
+//go:build !(unix || windows)
 
 package command
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"syscall"
 )
 
-// hasSessions: on Windows nobody has tried yet what a session needs, a process that outlives
-// its console and a socket that is one user's alone.
-const hasSessions = false
+func checkSessions() error {
+	return fmt.Errorf("sessions can't be had on this system: %w", errors.ErrUnsupported)
+}
 
 func detached() (*syscall.SysProcAttr, error) { return nil, errors.ErrUnsupported }
 
 func ignorePipes() {}
 
-func isOwn(string) bool { return false }
+func dialSession(string) (net.Conn, error) { return nil, errNoSession }
 
-func checkOwnFolder(string) error { return errors.ErrUnsupported }
+func listenForSession(string) (net.Listener, error) { return nil, errors.ErrUnsupported }
