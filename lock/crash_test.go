@@ -33,6 +33,9 @@ func TestCrash(t *testing.T) {
 	}
 	for _, c := range crashes {
 		t.Run(c.name+"/"+c.step, func(t *testing.T) {
+			if lock.Unclaimed(c.step) {
+				needsMarks(t)
+			}
 			dir := t.TempDir()
 			path := filepath.Join(dir, ".lock")
 			if c.reclaiming {

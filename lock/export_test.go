@@ -18,13 +18,14 @@ func (f File) Park(park func(step string)) File {
 
 // Steps of the protocol, in the order in which they are met: where files bear marks, a claim
 // is written into a file that is at its path already; elsewhere the file appears with it.
+// Windows has no own locks, and nothing is tidied up there.
 var (
 	AcquireSteps = slices.Concat(siblingSteps, creating(createSteps))
 	ReclaimSteps = slices.Concat(siblingSteps, names(stepJudged), creating(markerSteps), names(stepDeadTold, stepReread, stepDeadRemoved, stepMarkerRemoved))
 	ReleaseSteps = names(stepOwned, stepRemoved, stepEndTold, stepOwnUnlocked, stepUnlocked)
 
 	// TidySteps are those that a release has beyond the others, if it tidies up.
-	TidySteps = names(stepSiblingIdle, stepSiblingRemoved)
+	TidySteps = where(platform.OwnLocks, names(stepSiblingIdle, stepSiblingRemoved))
 
 	siblingSteps = names(stepSiblingLocked, stepSiblingChecked)
 )
@@ -34,9 +35,24 @@ var StepClaimed = AcquireSteps[len(AcquireSteps)-1]
 
 func creating(s steps) []string {
 	if platform.KeepsMarks {
-		return names(s.created, s.locked, s.checked, s.written)
+		locked := where(platform.OwnLocks, names(s.locked))
+		return slices.Concat(names(s.created), locked, names(s.checked, s.written))
 	}
 	return names(s.locked, s.written, s.created, s.checked)
+}
+
+func where(met bool, steps []string) []string {
+	if met {
+		return steps
+	}
+	return nil
+}
+
+// Unclaimed reports whether at a step a file is at its path, and has no claim yet: only its
+// mark tells what it is.
+func Unclaimed(step string) bool {
+	c, m := createSteps, markerSteps
+	return platform.KeepsMarks && slices.Contains(names(c.created, c.locked, c.checked, m.created, m.locked, m.checked), step)
 }
 
 // Single ones of them.

@@ -36,10 +36,18 @@ func NeedsTurnstile(t testing.TB) {
 	}
 }
 
-// NeedsMarks skips where a lock file appears only with its claim.
+// NeedsMarks skips where a lock file appears only with its claim, or does not keep its mark
+// (Wine).
 func NeedsMarks(t testing.TB) {
 	t.Helper()
-	if !platform.KeepsMarks {
+	f, err := platform.Create(filepath.Join(t.TempDir(), "marked"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		t.Fatal(err)
+	} else if !info.Marked() {
 		t.Skip("needs a system where files can be marked, to have a claim written into a file that is at its path")
 	}
 }
