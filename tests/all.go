@@ -23,6 +23,7 @@ var modules = []struct {
 	race bool
 }{
 	{".", true},
+	{"lock/etcd", true},
 	{"lock/pg", true},
 	{"tests", true},
 	{"benchmarks", false}, // their goroutines share little, and what they measure is large to build twice

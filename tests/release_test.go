@@ -14,7 +14,7 @@ func TestRelease(t *testing.T) {
 	s := newSources(t)
 	out, err := s.release(rehearsed)
 	check(t, err)
-	for _, want := range []string{"tag " + rehearsed, "tag lock/pg/" + rehearsed, "git push --atomic origin HEAD " + rehearsed + " lock/pg/" + rehearsed} {
+	for _, want := range []string{"tag " + rehearsed, "tag lock/pg/" + rehearsed, "git push --atomic origin HEAD " + rehearsed + " lock/etcd/" + rehearsed + " lock/pg/" + rehearsed} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("release.sh does not say %q:\n%s", want, out)
 		}
@@ -148,9 +148,11 @@ func TestPublish_Mistakes(t *testing.T) {
 		t.Run(mistake.name, func(t *testing.T) {
 			s := newSources(t)
 			version := s.required(t)
-			s.edit(t, "lock/pg/go.mod", func(mod string) string {
-				return strings.Replace(mod, holdfastModule+" "+version, holdfastModule+" "+mistake.version, 1) + mistake.replace
-			})
+			for _, file := range []string{"lock/etcd/go.mod", "lock/pg/go.mod"} { // the highest version counts
+				s.edit(t, file, func(mod string) string {
+					return strings.Replace(mod, holdfastModule+" "+version, holdfastModule+" "+mistake.version, 1) + mistake.replace
+				})
+			}
 			s.commit(t)
 			s.tag(t, version)
 			if err := newStranger(t, s).get(); err == nil || !strings.Contains(err.Error(), "@"+mistake.version) {
@@ -159,7 +161,7 @@ func TestPublish_Mistakes(t *testing.T) {
 			if mistake.replace == "" {
 				return // release.sh puts it right
 			}
-			if out, err := s.release(rehearsed); err == nil || !strings.Contains(out, "lock/pg/go.mod has a replace") {
+			if out, err := s.release(rehearsed); err == nil || !strings.Contains(out, "lock/etcd/go.mod has a replace") {
 				t.Errorf("release.sh: %v, want an error about the replace:\n%s", err, out)
 			}
 		})

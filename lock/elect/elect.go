@@ -10,7 +10,7 @@
 // That there is a leader at any time: after one has died, the next one has to find out,
 // which takes as long as the engine needs to take a lock from the dead. On files that is an
 // instant; on PostgreSQL, an instant if the process died, and ten seconds if its machine or
-// network did.
+// network did; on etcd, a lease.
 //
 // That the old leader has stopped when the next one begins, if the old one lost the lock
 // while it lived: its context ends, and it goes on until it looks. A process that was

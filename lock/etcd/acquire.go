@@ -1,0 +1,448 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+)
+
+// # The protocol
+//
+// Lease. A Locker has one lease, and all its keys are under it.
+//
+//	L1  It asks for more time every quarter of the lease. It believes in the lease for nine
+//	    tenths of it, counted from when the last request that was answered was sent, by a
+//	    clock that nobody sets and that goes on in sleep (clock.go).
+//	L2  What it holds is lost at that moment, or when the cluster says that the lease has
+//	    gone. A lease that is lost stays lost: whatever is answered later.
+//
+// So a holder stops believing before the cluster can give the lock to another: the cluster
+// counts from when it has received the request, or from when a new leader was elected, which
+// was later still (a leader confirms, after it has received the request, that it is the
+// leader: etcd 3.4.25, 3.5.8). The tenth is for clocks that do not run alike.
+//
+// Queue. A lock is a folder. Each acquisition puts one key of its own there. Its name is the
+// lease's id, and a number that no other acquisition of the Locker has. The number is used
+// again once the key is known to be gone: the index of the cluster keeps each name until it
+// is compacted, and a look at a lock goes past all of them.
+//
+//	Q1  One transaction puts the key, and reads the last key before it that is in its way:
+//	    for a writer any, for a reader a writer's. To try puts the key only if there is none.
+//	Q2  If there is none, it has the lock. Else it waits until that key has gone (Q5), then
+//	    looks at one revision for its own key, and for the last one in its way that was
+//	    created before it; and so on.
+//	Q3  Without its own key it has nothing, and begins anew.
+//	Q4  To release is to delete the own key, if it is of the revision at which it was created.
+//
+// So a deletion that arrives late meets no later key of the same name, and two keys of one
+// name are told apart by their create revisions.
+//
+// Creation revisions order the keys, and no key ever comes before one that is there. So who
+// finds nobody before them, once, has the lock until their own key goes: a writer after all
+// others, a reader after all writers. The create revision is the fence.
+//
+//	Q5  A wait for a key to go is a watch from the revision after that at which the key was
+//	    seen. When the watch ends for whatever reason (the leader is gone, the connection,
+//	    the revision was compacted, the token has expired), or says nothing for a lease's
+//	    time, the key is looked for, and watched from there.
+//
+// Holds. Who holds waits likewise for their own key to go (by hand): then the lock is lost.
+//
+// Answers that are lost. A request without an answer is sent again. It can be under way all
+// the same, and arrive after its successor, or when nobody wants the lock any more.
+//
+//	E1  Q1 does nothing if its key is there. So it can be sent twice.
+//	E2  The Locker has a key of its own. Its modification revision is the epoch. Q1 does
+//	    nothing if the epoch is not that which it names.
+//	E3  Who has sent a Q1 that was not answered puts the Locker's key in the transaction in
+//	    which they delete their own. From then on there is a later epoch: the request has
+//	    been carried out, or never will be. The number in the name is not used again.
+//
+// Whatever is sent again is one request, so that a client that asks one member after the
+// other does not meet the one that is silent each time. The Locker's key goes with the
+// lease, so that nothing is put for a lease that has gone.
+//
+// Cancel. Who stops waiting deletes their key (Q4, E3). If that can't be done at once, it
+// goes on in the background until it is done, or the lease has gone, and the key with it.
+
+// Acquire takes the lock, waiting behind all who came before for as long as ctx allows.
+//
+// When ctx ends while it waits nothing is held, and the error is an *lock.ErrLocked that
+// names who has the lock, as far as that can be told, and matches lock.ErrTimeout and
+// context.DeadlineExceeded, or context.Canceled. A cluster that gives no answer within the
+// time of a lease, and whatever else goes wrong, ends the wait. A wait outlives the loss of
+// the lease, but has to begin again, behind those who are there.
+func (l *Locker) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return l.acquire(ctx, key, exclusive, false)
+}
+
+// TryAcquire takes the lock if nobody has it, or waits for it.
+func (l *Locker) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return l.acquire(ctx, key, exclusive, true)
+}
+
+// AcquireShared is Acquire for a lock that any number of readers can have together, and none
+// beside an exclusive holder. A shared lock has no fence.
+func (l *Locker) AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return l.acquire(ctx, key, shared, false)
+}
+
+// TryAcquireShared is TryAcquire for a shared lock, which waiting readers are not in the way
+// of.
+func (l *Locker) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return l.acquire(ctx, key, shared, true)
+}
+
+// attempt is one acquisition. It belongs to one goroutine.
+type attempt struct {
+	locker *Locker
+	key    lock.Key
+	folder string
+	mode   mode
+	try    bool
+	begun  time.Time
+
+	lease *lease
+	place
+	info  lock.LockInfo
+	value string
+
+	waited bool           // somebody was in the way
+	told   bool           // the Observer has been told so
+	holder *lock.LockInfo // who had the lock at the last look; nil if nobody knows
+}
+
+// place is a key of ours in a queue.
+type place struct {
+	own     string
+	slot    int   // in its name
+	created int64 // its revision; 0 as long as nothing is known of it
+	doubt   bool  // a request to put it may still be under way: E3
+}
+
+// rival is a key in our way, and a revision at which it was there.
+type rival struct {
+	key         string
+	created, at int64
+}
+
+func (l *Locker) acquire(ctx context.Context, key lock.Key, m mode, try bool) (lock.Hold, error) {
+	folder, err := l.folder(key)
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{locker: l, key: key, folder: folder, mode: m, try: try, begun: time.Now()}
+	if ctx.Err() != nil {
+		return nil, a.wrap(endOf(ctx))
+	}
+	if err := a.reentrant(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.use(); err != nil {
+		return nil, a.wrap(err)
+	}
+	defer l.users.Done()
+	ctx, done := both(ctx, l.closing)
+	defer done()
+	held, err := a.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil { // cancel beats acquire
+		return nil, errors.Join(a.wrap(endOf(ctx)), held.Release())
+	}
+	return held, nil
+}
+
+func (a *attempt) wrap(err error) error { return fmt.Errorf("etcd: acquire %s: %w", a.key, err) }
+
+// reentrant is an error if the caller's own context has the lock.
+func (a *attempt) reentrant(ctx context.Context) error {
+	hold, ok := engine.HoldOf(ctx, lockID{a.locker.cluster, a.folder}).(lock.Hold)
+	if !ok {
+		return nil
+	}
+	info := hold.Info()
+	return &lock.ErrLocked{Path: a.key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
+}
+
+// run goes on until it is over, with one key after the other if they go.
+func (a *attempt) run(ctx context.Context) (*Hold, error) {
+	for {
+		le, err := a.locker.leased(ctx)
+		if err == nil {
+			a.lease = le
+			var held *Hold
+			if held, err = a.queue(ctx); err == nil {
+				return held, nil
+			}
+		}
+		var locked *lock.ErrLocked
+		switch {
+		case errors.As(err, &locked):
+			return nil, locked
+		case ctx.Err() != nil:
+			return nil, a.gaveUp(ctx)
+		case errors.Is(err, errAgain), le != nil && le.ctx.Err() != nil:
+		default:
+			return nil, a.wrap(err)
+		}
+	}
+}
+
+// queue puts a key, and waits until it is its turn. On failure no key is left, or it goes
+// with the lease.
+func (a *attempt) queue(ctx context.Context) (*Hold, error) {
+	slot := a.lease.takeSlot()
+	a.place = place{slot: slot, own: a.folder + a.mode.dir + a.lease.name() + "-" + strconv.Itoa(slot)}
+	a.info, a.value = a.locker.claim(rand.Text(), a.mode)
+	before, err := a.enter(ctx)
+	if err != nil {
+		return nil, err // and there is no key
+	}
+	for before != nil {
+		a.waited = true
+		a.tell()
+		err := a.lease.untilGone(ctx, *before)
+		if err == nil {
+			before, err = a.look(ctx)
+		}
+		if err != nil {
+			a.leave()
+			return nil, err
+		}
+	}
+	h := a.hold()
+	if h == nil {
+		return nil, errAgain
+	}
+	return h, nil
+}
+
+// leavePatience bounds how long who gives up waits for their key to be gone.
+const leavePatience = 500 * time.Millisecond
+
+// enter is Q1. When ctx ends before its outcome is known, that is seen to in the background.
+func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
+	type outcome struct {
+		attempt
+		before *rival
+		err    error
+	}
+	came := make(chan outcome, 1)
+	a.locker.users.Add(1) // Close waits for the caller already
+	go func() {
+		defer a.locker.users.Done()
+		o := outcome{attempt: *a}
+		if o.before, o.err = o.put(ctx); o.err == nil && ctx.Err() != nil {
+			o.waited = o.before != nil
+			o.leave()
+			o.err = ctx.Err()
+		}
+		came <- o
+	}()
+	var late <-chan time.Time
+	ended := ctx.Done()
+	for {
+		select {
+		case o := <-came:
+			*a = o.attempt
+			return o.before, o.err
+		case <-ended:
+			ended, late = nil, time.After(leavePatience)
+		case <-late:
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// put is enter without the giving up: ctx ends no request, only the repeating of those
+// that have had no answer.
+func (a *attempt) put(ctx context.Context) (before *rival, err error) {
+	le := a.lease
+	for begun, tries := time.Now(), 0; ctx.Err() == nil; {
+		epoch := le.currentEpoch()
+		limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(le.ctx), a.locker.patience())
+		answer, err := a.request(limited, epoch)
+		cancel()
+		switch {
+		case err == nil && answer.Succeeded:
+			a.created = answer.Header.Revision
+			return a.before(answer.Responses[1].GetResponseRange().Kvs, answer.Header.Revision), nil
+		case err == nil:
+			self, own := answer.Responses[0].GetResponseRange().Kvs, answer.Responses[1].GetResponseRange().Kvs
+			switch {
+			case len(own) > 0: // an earlier request has put it
+				a.created = own[0].CreateRevision
+				if before, err = a.look(le.ctx); err != nil {
+					a.leave()
+				}
+				return before, err
+			case len(self) > 0 && self[0].ModRevision == epoch: // so it was a try
+				a.holder = firstClaim(answer.Responses[2].GetResponseRange().Kvs)
+				return nil, a.never(a.locked())
+			}
+			a.doubt = false // there is a later epoch, and no key
+			if err := le.renewEpoch(self); err != nil {
+				return nil, a.never(err)
+			}
+			continue
+		case codeOf(err) == codes.NotFound:
+			le.lose(errRevoked)
+			return nil, errAgain
+		case definite(err):
+			return nil, a.never(err)
+		case le.ctx.Err() != nil:
+			return nil, errAgain
+		}
+		a.doubt = true
+		if time.Since(begun) > a.locker.options.Lease {
+			return nil, a.never(fmt.Errorf("%w: %w", errSilent, err))
+		}
+		pause(ctx, tries)
+		tries++
+	}
+	return nil, a.never(ctx.Err())
+}
+
+// never sees to it that no key comes of what was asked for.
+func (a *attempt) never(why error) error {
+	if a.doubt {
+		a.leave()
+	} else {
+		a.lease.freeSlot(a.slot)
+	}
+	return why
+}
+
+// request is Q1, once.
+func (a *attempt) request(ctx context.Context, epoch int64) (*clientv3.TxnResponse, error) {
+	le := a.lease
+	conditions := []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(le.self), "=", epoch),
+		clientv3.Compare(clientv3.CreateRevision(a.own), "=", 0),
+	}
+	behind := a.folder + a.mode.behind
+	if a.try { // a key that is there was created at some revision
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(behind).WithPrefix(), "=", 0))
+	}
+	return a.locker.client.Txn(ctx).If(conditions...).Then(
+		clientv3.OpPut(a.own, a.value, clientv3.WithLease(le.id)),
+		// Our own is among them, if we wait for all.
+		clientv3.OpGet(behind, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
+			clientv3.WithLimit(2), clientv3.WithKeysOnly()),
+	).Else(
+		clientv3.OpGet(le.self, clientv3.WithKeysOnly()),
+		clientv3.OpGet(a.own, clientv3.WithKeysOnly()),
+		clientv3.OpGet(a.folder, clientv3.WithFirstCreate()...),
+	).Commit()
+}
+
+// look is the look of Q2: at our own key, and at the last one in its way.
+func (a *attempt) look(ctx context.Context) (before *rival, err error) {
+	ctx, done := both(ctx, a.lease.ctx)
+	defer done()
+	var answer *clientv3.TxnResponse
+	err = a.locker.step(ctx, func(ctx context.Context) (err error) {
+		answer, err = a.locker.client.Txn(ctx).Then(
+			clientv3.OpGet(a.own, clientv3.WithKeysOnly()),
+			clientv3.OpGet(a.folder+a.mode.behind, append(clientv3.WithLastCreate(),
+				clientv3.WithMaxCreateRev(a.created-1), clientv3.WithKeysOnly())...),
+		).Commit()
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !there(answer.Responses[0].GetResponseRange().Kvs, a.created):
+		return nil, errAgain
+	}
+	return a.before(answer.Responses[1].GetResponseRange().Kvs, answer.Header.Revision), nil
+}
+
+// before picks the first key that is not our own; nil if there is none.
+func (a *attempt) before(keys []*mvccpb.KeyValue, at int64) *rival {
+	for _, kv := range keys {
+		if string(kv.Key) != a.own {
+			return &rival{string(kv.Key), kv.CreateRevision, at}
+		}
+	}
+	return nil
+}
+
+// there reports whether an answer has a key, and not a later one of its name.
+func there(kvs []*mvccpb.KeyValue, created int64) bool {
+	return len(kvs) > 0 && kvs[0].CreateRevision == created
+}
+
+// leave deletes our key, and looks who has the lock.
+func (a *attempt) leave() {
+	gone := make(chan struct{})
+	le, p := a.lease, a.place
+	a.locker.users.Add(1) // Close waits for the caller already
+	go func() {
+		defer a.locker.users.Done()
+		defer close(gone)
+		le.removeAnyhow(p)
+	}()
+	select {
+	case <-gone:
+		a.lookWho()
+	case <-time.After(leavePatience):
+	}
+}
+
+// lookWho looks who has the lock, if that can be told soon.
+func (a *attempt) lookWho() {
+	limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(a.lease.ctx), leavePatience)
+	defer cancel()
+	if answer, err := a.locker.client.Get(limited, a.folder, clientv3.WithFirstCreate()...); err == nil {
+		a.holder = firstClaim(answer.Kvs)
+	}
+}
+
+// tell tells an Observer, once, that a wait has begun.
+func (a *attempt) tell() {
+	if a.locker.options.Observer == nil || a.told {
+		return
+	}
+	a.told = true
+	a.lookWho()
+	a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: a.holder, Evidence: EvidenceLeaseHolds})
+}
+
+func firstClaim(kvs []*mvccpb.KeyValue) *lock.LockInfo {
+	if len(kvs) == 0 {
+		return nil
+	}
+	return readClaim(kvs[0].Value)
+}
+
+// locked describes who is in the way.
+func (a *attempt) locked() *lock.ErrLocked {
+	return &lock.ErrLocked{
+		Path: a.key.String(), Info: a.holder, Shared: a.holder != nil && a.holder.Mode == shared.name,
+		State: lock.StateHeld, Evidence: EvidenceLeaseHolds,
+		Advice: fmt.Sprintf("etcdctl get --prefix %q tells who has it, and who waits; etcdctl del KEY takes it from them, who are told", a.folder),
+	}
+}
+
+// gaveUp is the error of a wait that ctx has ended.
+func (a *attempt) gaveUp(ctx context.Context) error {
+	if !a.waited || errors.Is(context.Cause(ctx), errClosed) {
+		return a.wrap(endOf(ctx)) // nobody is known to be in the way
+	}
+	locked := a.locked()
+	locked.Waited = time.Since(a.begun)
+	locked.Cause = endOf(ctx)
+	return locked
+}

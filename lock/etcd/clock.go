@@ -1,0 +1,22 @@
+package etcd
+
+import "time"
+
+// instant is when something happened, for spans that go on while the machine sleeps: the
+// server's clock does.
+type instant struct {
+	boot time.Duration // since the machine started, sleep included; 0 where nobody tells
+	read time.Time     // with a monotonic reading, which stands still in a machine's sleep
+}
+
+func readClock() instant { return instant{sinceBoot(), time.Now()} }
+
+// since is how much time has passed. Where the system does not tell, it is the greater of
+// what the monotonic and the wall clock say: a clock that is set forward then costs a lease,
+// and nothing makes a lease longer.
+func (i instant) since(earlier instant) time.Duration {
+	if i.boot != 0 && earlier.boot != 0 {
+		return i.boot - earlier.boot
+	}
+	return max(i.read.Sub(earlier.read), i.read.Round(0).Sub(earlier.read.Round(0)))
+}

@@ -1,0 +1,250 @@
+package etcd_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// A cluster is a real one, each of whose members is a process of its own: this test binary,
+// started again. So a member can be killed, and stopped.
+type cluster struct {
+	dir     string
+	members []*member
+}
+
+type member struct {
+	config memberConfig
+	cmd    *exec.Cmd
+	alive  io.Closer // the member ends when this is closed
+}
+
+// memberConfig is handed to the process.
+type memberConfig struct {
+	Name, Dir, Client, Peer, Cluster string
+	Token                            uint // how long a token is good for, in seconds
+}
+
+// memberVar tells a process to be a member.
+const memberVar = "HOLDFAST_ETCD_MEMBER"
+
+// startCluster starts n members, and returns when all of them answer. The ports that were
+// free may be others' by then: so it tries again.
+func startCluster(n int) (c *cluster, err error) {
+	for range 5 {
+		if c, err = tryCluster(n); err == nil {
+			break
+		}
+	}
+	return c, err
+}
+
+func tryCluster(n int) (*cluster, error) {
+	dir, err := os.MkdirTemp("", "holdfast-etcd-")
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{dir: dir}
+	var all []string
+	for i := range n {
+		m := &member{config: memberConfig{Name: fmt.Sprint("m", i), Dir: filepath.Join(dir, fmt.Sprint("m", i)), Token: 1}}
+		for _, url := range []*string{&m.config.Client, &m.config.Peer} {
+			if *url, err = freeURL(); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, m.config.Name+"="+m.config.Peer)
+		c.members = append(c.members, m)
+	}
+	var ready []<-chan error
+	for _, m := range c.members {
+		m.config.Cluster = strings.Join(all, ",")
+		ready = append(ready, m.start())
+	}
+	for _, r := range ready {
+		err = errors.Join(err, <-r)
+	}
+	if err != nil {
+		c.end()
+	}
+	return c, err
+}
+
+func freeURL() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return "http://" + l.Addr().String(), l.Close()
+}
+
+// start starts the member's process, and tells when it answers.
+func (m *member) start() <-chan error {
+	ready := make(chan error, 1)
+	err := func() error {
+		exe, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(m.config)
+		if err != nil {
+			return err
+		}
+		m.cmd = exec.Command(exe)
+		m.cmd.Env = append(os.Environ(), memberVar+"="+string(text), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+		m.cmd.Stderr = os.Stderr
+		if m.alive, err = m.cmd.StdinPipe(); err != nil {
+			return err
+		}
+		out, err := m.cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		go func() {
+			line, err := bufio.NewReader(out).ReadString('\n')
+			if err == nil && line != "ready\n" {
+				err = fmt.Errorf("member: %s", line)
+			}
+			ready <- err
+		}()
+		return m.cmd.Start()
+	}()
+	if err != nil {
+		ready <- err
+	}
+	return ready
+}
+
+func (m *member) kill() {
+	_ = m.cmd.Process.Kill()
+	_ = m.cmd.Wait()
+}
+
+func (c *cluster) end() {
+	for _, m := range c.members {
+		if m.cmd != nil && m.cmd.Process != nil {
+			m.kill()
+		}
+	}
+	os.RemoveAll(c.dir)
+}
+
+// beMember is the process of a member.
+func beMember(text string) error {
+	var c memberConfig
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name, cfg.Dir, cfg.InitialCluster, cfg.AuthTokenTTL = c.Name, c.Dir, c.Cluster, c.Token
+	client, err := url.Parse(c.Client)
+	if err != nil {
+		return err
+	}
+	peer, err := url.Parse(c.Peer)
+	if err != nil {
+		return err
+	}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	if !strings.Contains(c.Cluster, ",") {
+		cfg.TickMs, cfg.ElectionMs = 50, 500 // so that a lease can be of one second
+	}
+	cfg.UnsafeNoFsync = true
+	cfg.BcryptCost = 4
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return err
+	}
+	<-e.Server.ReadyNotify()
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until who started us ends
+	return nil
+}
+
+func (c *cluster) endpoints() (all []string) {
+	for _, m := range c.members {
+		all = append(all, m.config.Client)
+	}
+	return all
+}
+
+func (c *cluster) client(t testing.TB, options ...grpc.DialOption) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), DialOptions: options})
+	check(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// newCluster is a test's own.
+func newCluster(t testing.TB, n int) *cluster {
+	t.Helper()
+	c, err := startCluster(n)
+	check(t, err)
+	t.Cleanup(c.end)
+	return c
+}
+
+// leader waits until all members that run agree on one.
+func (c *cluster) leader(t testing.TB, client *clientv3.Client) *member {
+	t.Helper()
+	var found *member
+	eventually(t, "a leader", func() bool {
+		for _, m := range c.members {
+			ctx, cancel := context.WithTimeout(context.Background(), patience/10)
+			status, err := client.Status(ctx, m.config.Client)
+			cancel()
+			if err == nil && status.Leader == status.Header.MemberId {
+				found = m
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// withUsers has the cluster let in users only: root, and app, who may read and write the
+// prefix. It returns a client of root's.
+func (c *cluster) withUsers(t testing.TB) *clientv3.Client {
+	t.Helper()
+	admin := c.client(t)
+	ctx := limited(t)
+	_, err := admin.UserAdd(ctx, "root", "root")
+	check(t, err)
+	_, err = admin.UserGrantRole(ctx, "root", "root")
+	check(t, err)
+	_, err = admin.RoleAdd(ctx, "locks")
+	check(t, err)
+	_, err = admin.RoleGrantPermission(ctx, "locks", "holdfast/", clientv3.GetPrefixRangeEnd("holdfast/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	check(t, err)
+	_, err = admin.UserAdd(ctx, "app", "secret")
+	check(t, err)
+	_, err = admin.UserGrantRole(ctx, "app", "locks")
+	check(t, err)
+	_, err = admin.AuthEnable(ctx)
+	check(t, err)
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), Username: "root", Password: "root"})
+	check(t, err)
+	t.Cleanup(func() { root.Close() })
+	return root
+}
+
+func joined(c *cluster) string { return strings.Join(c.endpoints(), ",") }

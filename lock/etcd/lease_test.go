@@ -1,0 +1,258 @@
+package etcd_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/etcd"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// idOf is a Locker's id in the cluster, while it has one.
+func idOf(l *etcd.Locker) string { return strconv.FormatUint(uint64(l.LeaseID()), 16) }
+
+// TestLeaseIsKept: for several times its length.
+func TestLeaseIsKept(t *testing.T) {
+	t.Parallel()
+	l := open(t, etcd.Options{Lease: 2 * time.Second})
+	held := acquire(t, l, key())
+	var answered atomic.Int64
+	w := newWire(t, server)
+	w.set(func(w *wire) { w.came = func(string, any) { answered.Add(1) } })
+	counted := acquire(t, open(t, etcd.Options{Client: w.client, Lease: time.Second}), key())
+	eventually(t, "the lease is kept three times over", func() bool { return answered.Load() > 12 })
+	check(t, counted.Release())
+	check(t, held.Release())
+}
+
+// cutOff has a client hear nothing, and be heard by nobody, until the test ends. (A client
+// can't be closed while it sends.)
+func (w *wire) cutOff(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	w.set(func(w *wire) {
+		w.unary = func(ctx context.Context, _ string, _ request) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		w.sent = func(string, any) { <-release }
+	})
+}
+
+// TestSilence: the holder knows of its loss while the cluster still keeps its key.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	w, k := newWire(t, server), key()
+	l := open(t, etcd.Options{Client: w.client, Lease: 5 * time.Second})
+	other := open(t, etcd.Options{})
+	admin := server.client(t)
+	held := acquire(t, l, k)
+	ctx := held.Context(context.Background())
+	came := begin(other, limited(t), k)
+	untilWaiting(t, other, k, 1)
+	w.cutOff(t) // the last keepalive that is answered
+	await(t, "Lost", held.Lost())
+	if n := count(t, admin, held.Own()); n != 1 {
+		t.Error("the cluster had dropped the lock before its holder knew")
+	}
+	wantIs(t, context.Cause(ctx), lock.ErrLost)
+	next := await(t, "the lock", came).mustHave(t)
+	if held.Fence1() >= next.Fence1() {
+		t.Errorf("fence %d, after %d", next.Fence1(), held.Fence1())
+	}
+	wantIs(t, held.Release(), lock.ErrLost)
+	check(t, next.Release())
+}
+
+// fakeClock goes only when it is told to.
+type fakeClock struct{ now atomic.Int64 }
+
+func (c *fakeClock) read() time.Duration { return time.Duration(c.now.Load()) }
+func (c *fakeClock) add(d time.Duration) { c.now.Add(int64(d)) }
+
+// withClock opens locks with a lease that goes by a clock of the test's.
+func withClock(t *testing.T, c *clientv3.Client, lease time.Duration) (*etcd.Locker, *fakeClock) {
+	clock := &fakeClock{}
+	clock.add(time.Hour)
+	l, err := etcd.OpenByClock(limited(t), etcd.Options{Client: c, Lease: lease}, clock.read)
+	check(t, err)
+	t.Cleanup(l.Close)
+	return l, clock
+}
+
+// TestMachineSlept: time passes that no timer has counted.
+func TestMachineSlept(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * time.Second
+	l, clock := withClock(t, server.client(t), lease)
+	held := acquire(t, l, key())
+	clock.add(lease / 2)
+	select {
+	case <-held.Lost():
+		t.Fatal("lost after half of the lease")
+	default:
+	}
+	clock.add(lease)
+	await(t, "Lost", held.Lost())
+	wantIs(t, held.Release(), lock.ErrLost)
+	check(t, acquire(t, l, key()).Release()) // with the next lease
+}
+
+// TestReleaseAfterSleep: who releases before anything was noticed is told.
+func TestReleaseAfterSleep(t *testing.T) {
+	t.Parallel()
+	const lease = time.Minute // the guard sleeps long
+	l, clock := withClock(t, server.client(t), lease)
+	held := acquire(t, l, key())
+	clock.add(lease)
+	wantIs(t, held.Release(), lock.ErrLost)
+	await(t, "Lost", held.Lost())
+}
+
+// TestCountedFromSending: an answer that was long under way gives no more time than it had
+// left when it was asked for.
+func TestCountedFromSending(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	w := newWire(t, server)
+	l, clock := withClock(t, w.client, lease)
+	held := acquire(t, l, key())
+	slow := make(chan struct{})
+	var once atomic.Bool
+	w.set(func(w *wire) {
+		w.came = func(method string, _ any) {
+			if method == "LeaseKeepAlive" && once.CompareAndSwap(false, true) {
+				clock.add(lease * 8 / 10) // the way of the answer
+				close(slow)
+			}
+		}
+		w.sent = nil
+	})
+	await(t, "an answer that was long under way", slow)
+	w.cutOff(t)
+	clock.add(lease * 2 / 10)
+	await(t, "Lost", held.Lost())
+	wantIs(t, held.Release(), lock.ErrLost)
+}
+
+// TestClockWithoutSleep is of systems that don't tell of sleep: the wall clock can shorten a
+// lease, and never make it longer.
+func TestClockWithoutSleep(t *testing.T) {
+	earlier := time.Now()
+	later := earlier.Add(time.Second)
+	if got := etcd.Since(earlier, later); got != time.Second {
+		t.Errorf("%v, want 1s", got)
+	}
+	slept := later.Round(0).Add(time.Hour) // without a monotonic reading: the wall clock
+	if got := etcd.Since(earlier, slept); got != time.Hour+time.Second {
+		t.Errorf("%v after sleep", got)
+	}
+}
+
+// TestRevoked: a lease that was revoked by hand is lost with all that was held, and waited
+// for, under it. Who waits begins anew.
+func TestRevoked(t *testing.T) {
+	l, other := open(t, etcd.Options{}), open(t, etcd.Options{})
+	admin := server.client(t)
+	mine, others := key(), key()
+	held, blocker := acquire(t, l, mine), acquire(t, other, others)
+	waits := begin(l, limited(t), others)
+	untilWaiting(t, l, others, 1)
+	next := begin(other, limited(t), mine)
+	untilWaiting(t, l, mine, 1)
+	_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
+	check(t, err)
+	await(t, "Lost", held.Lost())
+	check(t, await(t, "the lock", next).mustHave(t).Release())
+	wantIs(t, held.Release(), lock.ErrLost)
+	untilWaiting(t, l, others, 1)
+	check(t, blocker.Release())
+	check(t, await(t, "the lock", waits).mustHave(t).Release())
+	wantNoKeys(t, admin, folder(mine))
+	wantNoKeys(t, admin, folder(others))
+}
+
+// TestDeletedByHand: of a holder, a reader and a waiter.
+func TestDeletedByHand(t *testing.T) {
+	l := open(t, etcd.Options{})
+	admin := server.client(t)
+	k := key()
+	one, err := l.AcquireShared(limited(t), k)
+	check(t, err)
+	two, err := l.AcquireShared(limited(t), k)
+	check(t, err)
+	_, err = admin.Delete(limited(t), one.(*etcd.Hold).Own())
+	check(t, err)
+	await(t, "Lost", one.Lost())
+	wantIs(t, one.Release(), lock.ErrLost)
+	came := begin(l, limited(t), k)
+	untilWaiting(t, l, k, 1)
+	_, err = admin.Delete(limited(t), folder(k)+"w/", clientv3.WithPrefix())
+	check(t, err)
+	check(t, two.Release())
+	held := await(t, "the lock, by another key", came).mustHave(t)
+	if n := count(t, admin, held.Own()); n != 1 {
+		t.Errorf("who was deleted while it waited has the lock with %d keys", n)
+	}
+	check(t, held.Release())
+}
+
+func TestOptions(t *testing.T) {
+	c := server.client(t)
+	for _, o := range []etcd.Options{{}, {Client: c, Lease: -1}, {Client: c, Lease: time.Second - 1}} {
+		l, err := etcd.Open(limited(t), o)
+		if l != nil {
+			t.Errorf("%+v: opened", o)
+		}
+		wantIs(t, err, lock.ErrInvalidName)
+	}
+	a, b := open(t, etcd.Options{Prefix: "a/"}), open(t, etcd.Options{Prefix: "b/", Cmd: "test"})
+	k := key()
+	held, other := acquire(t, a, k), acquire(t, b, k)
+	if other.Info().Cmd != "test" || other.Info().Hostname == "" {
+		t.Errorf("info %+v", other.Info())
+	}
+	check(t, held.Release())
+	check(t, other.Release())
+	a.Close()
+	b.Close()
+	wantNoKeys(t, c, "a/")
+	wantNoKeys(t, c, "b/")
+	_, err := a.Acquire(limited(t), k)
+	if err == nil {
+		t.Error("acquired of a Locker that is closed")
+	}
+	a.Close()
+}
+
+// TestClose ends waits, and waits for holds.
+func TestClose(t *testing.T) {
+	l, other := open(t, etcd.Options{}), open(t, etcd.Options{})
+	k := key()
+	blocker, held := acquire(t, other, k), acquire(t, l, key())
+	came := begin(l, limited(t), k)
+	untilWaiting(t, other, k, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		l.Close()
+	}()
+	if o := await(t, "the end of the wait", came); o.err == nil {
+		t.Error("acquired")
+	}
+	select {
+	case <-over:
+		t.Error("Close has not waited for a hold")
+	case <-held.Lost():
+		t.Error("Close has taken a lock from its holder")
+	default:
+	}
+	check(t, held.Release())
+	await(t, "the end of Close", over)
+	check(t, blocker.Release())
+	wantNoKeys(t, server.client(t), folder(k))
+}

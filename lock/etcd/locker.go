@@ -1,0 +1,190 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Options say which cluster, and how. Client must be set.
+type Options struct {
+	// Client leads to the cluster, with the users, TLS and time limits that it was made
+	// with. It stays the caller's, who closes it after the Locker. With a
+	// DialKeepAliveTime of some seconds a connection that is cut is found out as soon.
+	Client *clientv3.Client
+	// Prefix is what all keys begin with: "holdfast/" if it is empty. All who share locks
+	// must name the same one.
+	Prefix string
+	// Cmd says what the holder is doing: LockInfo.Cmd.
+	Cmd string
+	// Lease is how long the cluster keeps the locks of a process that it has not heard of: a
+	// second or more, in whole seconds; 0 means ten. The cluster may want more.
+	Lease time.Duration
+	// Observer is told what becomes of the locks.
+	Observer lock.Observer
+}
+
+// Locker is the locks of one cluster below one prefix. Its methods may be called by several
+// goroutines at once.
+type Locker struct {
+	options Options
+	client  *clientv3.Client
+	host    string
+	cluster uint64
+	now     func() instant
+	// watchAfter is when a hold begins to be watched; releasePatience bounds a release.
+	watchAfter, releasePatience time.Duration
+
+	turn  chan struct{} // who has put something in may change lease
+	lease *lease
+
+	closing context.Context // ends with Close
+	end     context.CancelCauseFunc
+	mu      sync.Mutex // guards closed, and orders users.Add before users.Wait
+	closed  bool
+	users   sync.WaitGroup // acquisitions, holds, and keys that are still to be deleted
+	tasks   sync.WaitGroup // of leases
+}
+
+var _ lock.SharedLocker = (*Locker)(nil)
+
+const (
+	defaultPrefix = "holdfast/"
+	defaultLease  = 10 * time.Second
+	minLease      = time.Second
+)
+
+// Open asks the cluster for a lease, and keeps it alive until Close. What is missing, a
+// right to the prefix for one, is an error here. So is a lease of less than a second, or no
+// Client (lock.ErrInvalidName).
+func Open(ctx context.Context, o Options) (*Locker, error) { return open(ctx, o, readClock) }
+
+func open(ctx context.Context, o Options, clock func() instant) (*Locker, error) {
+	switch {
+	case o.Client == nil:
+		return nil, fmt.Errorf("etcd: %w: Options.Client is missing", lock.ErrInvalidName)
+	case o.Lease == 0:
+		o.Lease = defaultLease
+	case o.Lease < minLease:
+		return nil, fmt.Errorf("etcd: %w: a lease of %v; at least %v", lock.ErrInvalidName, o.Lease, minLease)
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	host, _ := os.Hostname()
+	l := &Locker{options: o, client: o.Client, host: host, now: clock, turn: make(chan struct{}, 1),
+		watchAfter: 100 * time.Millisecond, releasePatience: 5 * time.Second}
+	l.closing, l.end = context.WithCancelCause(context.Background())
+	if _, err := l.leased(ctx); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("etcd: open: %w", err)
+	}
+	return l, nil
+}
+
+// Close waits for holds to be released, and ends the lease. Who waits for a lock, or wants
+// one, gets an error.
+func (l *Locker) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.end(errClosed)
+	l.users.Wait()
+	l.turn <- struct{}{}
+	if l.lease != nil {
+		l.lease.lose(errClosed)
+		l.lease = nil
+	}
+	<-l.turn
+	l.tasks.Wait()
+}
+
+// use notes somebody for whom Close waits, until they call users.Done.
+func (l *Locker) use() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	l.users.Add(1)
+	return nil
+}
+
+// patience bounds one answer; a step that has had none in a lease's time has failed.
+func (l *Locker) patience() time.Duration { return l.options.Lease / 4 }
+
+// pause is how long to wait before the same is asked again.
+func pause(ctx context.Context, tries int) {
+	most := min(500*time.Millisecond, 10*time.Millisecond<<min(tries, 6))
+	select {
+	case <-time.After(most/2 + rand.N(most/2)):
+	case <-ctx.Done():
+	}
+}
+
+// step asks until it has an answer, the context has ended, the error says that asking again
+// is of no use, or a lease's time has passed. ask must be such that asking twice does no
+// harm. Its context ends when the answer has taken too long; members that have lost their
+// leader say so at once.
+func (l *Locker) step(ctx context.Context, ask func(context.Context) error) error {
+	for begun, tries := time.Now(), 0; ; tries++ {
+		limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), l.patience())
+		err := ask(limited)
+		cancel()
+		switch {
+		case err == nil || definite(err):
+			return err
+		case ctx.Err() != nil:
+			return errors.Join(context.Cause(ctx), err)
+		case time.Since(begun) > l.options.Lease:
+			return fmt.Errorf("%w: %w", errSilent, err)
+		}
+		pause(ctx, tries)
+	}
+}
+
+// both returns a context that ends with ctx, and with other, whose cause it takes.
+func both(ctx, other context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// claim is what a key says of whom it belongs to.
+func (l *Locker) claim(id string, m mode) (lock.LockInfo, string) {
+	info := lock.LockInfo{
+		PID: os.Getpid(), CreatedAt: time.Now().UTC(), Cmd: l.options.Cmd, Nonce: id, Hostname: l.host, Mode: m.name,
+	}
+	text, err := json.Marshal(info)
+	if err != nil {
+		panic(err) // it has nothing that could fail
+	}
+	return info, string(text)
+}
+
+// readClaim is the way back; nil for what is none.
+func readClaim(value []byte) *lock.LockInfo {
+	info := &lock.LockInfo{}
+	if json.Unmarshal(value, info) != nil || info.PID <= 0 {
+		return nil
+	}
+	return info
+}
+
+func (l *Locker) observe(e lock.Event) {
+	if l.options.Observer != nil {
+		e.Cmd = l.options.Cmd
+		l.options.Observer.Observe(e)
+	}
+}

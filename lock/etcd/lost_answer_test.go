@@ -1,0 +1,190 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/etcd"
+)
+
+type acquirer = func(context.Context, lock.Key) (lock.Hold, error)
+
+// ways are all means to acquire a lock that is free.
+func ways(l *etcd.Locker) map[string]acquirer {
+	return map[string]acquirer{"Acquire": l.Acquire, "TryAcquire": l.TryAcquire, "AcquireShared": l.AcquireShared, "TryAcquireShared": l.TryAcquireShared}
+}
+
+// TestAnswerLost: the key was put, and nobody said so. It is found, and there is no second.
+func TestAnswerLost(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	admin := server.client(t)
+	for name, acquire := range ways(l) {
+		k := key()
+		w.loseAnswer("Txn")
+		held, err := acquire(limited(t), k)
+		if err != nil {
+			t.Fatal(name, ": ", err)
+		}
+		if n := count(t, admin, folder(k)); n != 1 {
+			t.Errorf("%s: %d keys, want one", name, n)
+		}
+		if fence, err := held.Fence(); err == nil {
+			answer, err := admin.Get(limited(t), held.(*etcd.Hold).Own())
+			check(t, err)
+			if len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != fence {
+				t.Errorf("%s: fence %d of %+v", name, fence, answer.Kvs)
+			}
+		}
+		check(t, held.Release())
+		wantNoKeys(t, admin, folder(k))
+	}
+}
+
+// TestRequestLate: a request that was given up arrives after its successor, or after nobody
+// wants the lock any more. It does nothing.
+func TestRequestLate(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	admin := server.client(t)
+	for name, acquire := range ways(l) {
+		k := key()
+		late, arrive := w.delay("Txn", true)
+		held, err := acquire(limited(t), k)
+		if err != nil {
+			t.Fatal(name, ": ", err)
+		}
+		await(t, "the request", late)
+		check(t, held.Release())
+		check(t, arrive())
+		wantNoKeys(t, admin, folder(k))
+		held, err = acquire(limited(t), k) // nobody's key is in the way
+		check(t, err)
+		check(t, held.Release())
+	}
+}
+
+// TestRequestLateAndCancelled: who is cancelled while nothing is known of their request
+// leaves at once, and leaves no key, whenever it arrives.
+func TestRequestLateAndCancelled(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	admin := server.client(t)
+	for name, acquire := range ways(l) {
+		k := key()
+		late, arrive := w.delay("Txn", false)
+		ctx, cancel := context.WithCancel(limited(t))
+		came := make(chan outcome, 1)
+		go func() {
+			held, err := acquire(ctx, k)
+			came <- outcome{held, err}
+		}()
+		await(t, "the request", late)
+		cancel()
+		o := await(t, "the end", came)
+		if o.held != nil {
+			t.Errorf("%s: a hold", name)
+		}
+		wantIs(t, o.err, context.Canceled)
+		check(t, arrive())
+		eventually(t, "the key is deleted", func() bool { return count(t, admin, folder(k)) == 0 })
+	}
+	self := "holdfast/lockers/" + idOf(l)
+	l.Close() // waits for what is still to be done
+	wantNoKeys(t, admin, self)
+}
+
+// TestAnswerToTryLost: another's lock is not taken for ours.
+func TestAnswerToTryLost(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	k := key()
+	held := acquire(t, open(t, etcd.Options{Cmd: "other"}), k)
+	w.loseAnswer("Txn")
+	_, err := l.TryAcquire(limited(t), k)
+	var locked *lock.ErrLocked
+	if !errors.As(err, &locked) || locked.Info == nil || locked.Info.Cmd != "other" {
+		t.Errorf("error is %v, want to be told who has it", err)
+	}
+	check(t, held.Release())
+}
+
+// TestAnswerToReleaseLost: it is asked again, and is no loss.
+func TestAnswerToReleaseLost(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	k := key()
+	held := acquire(t, l, k)
+	w.loseAnswer("Txn")
+	check(t, held.Release())
+	wantNoKeys(t, server.client(t), folder(k))
+}
+
+// TestReleaseLate: a release that was repeated arrives when the key's name is in use again,
+// and harms nobody.
+func TestReleaseLate(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	k := key()
+	first := acquire(t, l, k)
+	late, arrive := w.delay("Txn", true)
+	check(t, first.Release())
+	await(t, "the release", late)
+	second := acquire(t, l, k)
+	if first.Own() != second.Own() {
+		t.Errorf("%s, then %s: a lock that is often had leaves many names", first.Own(), second.Own())
+	}
+	check(t, arrive())
+	if n := count(t, server.client(t), second.Own()); n != 1 {
+		t.Error("the key of the second hold has gone")
+	}
+	check(t, second.Release())
+}
+
+// TestAnswerToEpochLost: the epoch of the Locker is another than it knows.
+func TestAnswerToEpochLost(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	admin := server.client(t)
+	_, err := admin.Put(limited(t), "holdfast/lockers/"+idOf(l), "by hand")
+	check(t, err)
+	check(t, acquire(t, l, key()).Release())
+	_, err = admin.Delete(limited(t), "holdfast/lockers/"+idOf(l))
+	check(t, err)
+	w.loseAnswer("Put")
+	check(t, acquire(t, l, key()).Release())
+}
+
+// TestReleaseUnconfirmed: the error says that it can't be told, and the key goes as soon as
+// the cluster can be asked again.
+func TestReleaseUnconfirmed(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	l.SetReleasePatience(1)
+	k := key()
+	held := acquire(t, l, k)
+	ctx := held.Context(context.Background())
+	var cut bool
+	w.set(func(w *wire) {
+		w.unary = func(ctx context.Context, _ string, r request) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if cut {
+				return errLostOnTheWire
+			}
+			return r.send(ctx)
+		}
+		cut = true
+	})
+	wantIs(t, held.Release(), lock.ErrLost)
+	wantIs(t, context.Cause(ctx), lock.ErrLost)
+	check(t, held.Release())
+	admin := server.client(t)
+	if n := count(t, admin, folder(k)); n != 1 {
+		t.Errorf("%d keys, while nobody can delete it", n)
+	}
+	w.set(func(*wire) { cut = false })
+	eventually(t, "the key is deleted", func() bool { return count(t, admin, folder(k)) == 0 })
+}

@@ -1,0 +1,225 @@
+package etcd_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/etcd"
+	"github.com/holdfast-go/holdfast/lock/locktest"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// server is the cluster, of one member, that most tests share.
+var server *cluster
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(memberVar); text != "" {
+		if err := beMember(text); err != nil {
+			fmt.Fprintln(os.Stderr, "member:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	locktest.Main(openAt)
+	testkit.Play(func(_ string, args []string) { holder(args[0], args[1], bufio.NewScanner(os.Stdin)) })
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if server, err = startCluster(1); err != nil {
+		fmt.Fprintln(os.Stderr, "etcd: ", err)
+		return 1
+	}
+	defer server.end()
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && leaks(before) {
+		code = 1
+	}
+	return code
+}
+
+// leaks reports, and prints, whether goroutines go on for no reason.
+func leaks(before int) bool {
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			fmt.Fprintf(os.Stderr, "%d goroutines, %d before the tests\n%s\n",
+				runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			return true
+		}
+	}
+	return false
+}
+
+// patience bounds what must not hang.
+const patience = time.Minute
+
+func limited(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open opens the locks of a cluster for a test, by a client of their own if there is none.
+func open(t testing.TB, o etcd.Options) *etcd.Locker {
+	t.Helper()
+	if o.Client == nil {
+		o.Client = server.client(t)
+	}
+	l, err := etcd.Open(limited(t), o)
+	check(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			go l.Close() // which may wait for ever
+			return
+		}
+		l.Close()
+	})
+	return l
+}
+
+var lastKey atomic.Int64
+
+// key returns one that nobody has used.
+func key() lock.Key {
+	return lock.Key{Space: "test", Name: fmt.Sprint(os.Getpid(), "-", lastKey.Add(1))}
+}
+
+// folder is what the keys of a lock begin with.
+func folder(k lock.Key) string { return "holdfast/locks/" + k.Space + "/" + k.Name + "/" }
+
+func acquire(t testing.TB, l lock.Locker, k lock.Key) *etcd.Hold {
+	t.Helper()
+	held, err := l.Acquire(limited(t), k)
+	check(t, err)
+	t.Cleanup(func() { _ = held.Release() })
+	return held.(*etcd.Hold)
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantIs(t testing.TB, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("error %v does not match %q", err, target)
+		}
+	}
+}
+
+type outcome struct {
+	held lock.Hold
+	err  error
+}
+
+func (o outcome) mustHave(t testing.TB) *etcd.Hold {
+	t.Helper()
+	check(t, o.err)
+	t.Cleanup(func() { _ = o.held.Release() })
+	return o.held.(*etcd.Hold)
+}
+
+// begin acquires in another goroutine.
+func begin(l lock.Locker, ctx context.Context, k lock.Key) <-chan outcome {
+	came := make(chan outcome, 1)
+	go func() {
+		held, err := l.Acquire(ctx, k)
+		came <- outcome{held, err}
+	}()
+	return came
+}
+
+// untilWaiting waits until so many wait for a lock.
+func untilWaiting(t testing.TB, l lock.Locker, k lock.Key, n int) {
+	t.Helper()
+	eventually(t, "who waits is listed", func() bool {
+		waiting := 0
+		for e, err := range l.List(limited(t)) {
+			check(t, err)
+			if e.Key == k && !e.Granted {
+				waiting++
+			}
+		}
+		return waiting == n
+	})
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for ctx := limited(t); !cond(); time.Sleep(2 * time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal("never happened: ", what)
+		}
+	}
+}
+
+// await waits for a channel.
+func await[T any](t testing.TB, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatal("never happened: ", what)
+	}
+	return v
+}
+
+// count is how many keys begin with this.
+func count(t testing.TB, c *clientv3.Client, prefix string) int {
+	t.Helper()
+	answer, err := c.Get(limited(t), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	check(t, err)
+	return int(answer.Count)
+}
+
+func wantNoKeys(t testing.TB, c *clientv3.Client, prefix string) {
+	t.Helper()
+	if n := count(t, c, prefix); n != 0 {
+		t.Errorf("%d keys are left below %s", n, prefix)
+	}
+}
+
+// holder acquires and releases one lock as it is told, and says when it is lost.
+func holder(endpoints, lease string, orders *bufio.Scanner) {
+	ctx := context.Background()
+	l, err := openAt(ctx, lease+" "+endpoints)
+	if err != nil {
+		fmt.Println("error:", err)
+		return
+	}
+	var held lock.Hold
+	for orders.Scan() {
+		order, name, _ := strings.Cut(orders.Text(), " ")
+		switch order {
+		case "acquire":
+			if held, err = l.Acquire(ctx, lock.Key{Space: "test", Name: name}); err != nil {
+				fmt.Println("error:", err)
+				continue
+			}
+			go func() {
+				<-held.Lost()
+				fmt.Println("lost")
+			}()
+			fmt.Println("held")
+		case "release":
+			fmt.Println("released:", held.Release())
+		}
+	}
+}

@@ -1,0 +1,100 @@
+//go:build unix
+
+package etcd_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/etcd"
+)
+
+// start starts another process, which holds.
+func start(t testing.TB, c *cluster, lease time.Duration) *testkit.Child {
+	t.Helper()
+	return testkit.Start(t, "holder", strings.Join(c.endpoints(), ","), lease.String())
+}
+
+// TestHolderStopped: a process that is stopped for longer than its lease has lost the lock,
+// knows it when it goes on, and is in nobody's way.
+func TestHolderStopped(t *testing.T) {
+	t.Parallel()
+	l, k := open(t, etcd.Options{}), key()
+	c := start(t, server, 2*time.Second)
+	c.Do("acquire "+k.Name, "held")
+	came := begin(l, limited(t), k)
+	untilWaiting(t, l, k, 1)
+	check(t, c.Cmd.Process.Signal(syscall.SIGSTOP))
+	stopped := time.Now()
+	held := await(t, "the lock of a process that is stopped", came).mustHave(t)
+	t.Logf("had the lock %v after SIGSTOP for its holder, whose lease is 2 s", time.Since(stopped))
+	continued := time.Now()
+	check(t, c.Cmd.Process.Signal(syscall.SIGCONT))
+	c.Expect("lost")
+	t.Logf("told %v after SIGCONT", time.Since(continued))
+	if said := c.Say("release"); said == "released: <nil>" {
+		t.Error(said)
+	}
+	select {
+	case <-held.Lost():
+		t.Error("the second holder has lost it, too")
+	default:
+	}
+	_, err := open(t, etcd.Options{}).TryAcquire(limited(t), k)
+	if _, locked := err.(*lock.ErrLocked); !locked {
+		t.Error("two have the lock, or ", err)
+	}
+	check(t, held.Release())
+}
+
+// TestHolderKilled prints how long the next one waits.
+func TestHolderKilled(t *testing.T) {
+	t.Parallel()
+	l, k := open(t, etcd.Options{}), key()
+	c := start(t, server, time.Second)
+	c.Do("acquire "+k.Name, "held")
+	came := begin(l, limited(t), k)
+	untilWaiting(t, l, k, 1)
+	killed := time.Now()
+	c.Kill()
+	held := await(t, "the lock", came).mustHave(t)
+	t.Logf("had the lock %v after SIGKILL for its holder, whose lease is 1 s", time.Since(killed))
+	check(t, held.Release())
+}
+
+// TestMemberStopped: a member that is stopped, be it the leader or who has our watches, takes
+// nothing from anybody.
+func TestMemberStopped(t *testing.T) {
+	c := newCluster(t, 3)
+	client := c.client(t)
+	l, other := open(t, etcd.Options{Client: c.client(t), Lease: 8 * time.Second}), open(t, etcd.Options{Client: c.client(t), Lease: 8 * time.Second})
+	for _, m := range c.members {
+		k := key()
+		held := acquire(t, l, k)
+		came := begin(other, limited(t), k)
+		untilWaiting(t, l, k, 1)
+		check(t, m.cmd.Process.Signal(syscall.SIGSTOP))
+		eventually(t, "another lock", func() bool { // from those who are left
+			h, err := l.TryAcquire(limited(t), key())
+			if err != nil {
+				return false
+			}
+			return h.Release() == nil
+		})
+		select {
+		case <-held.Lost():
+			t.Log("the lease could not be kept") // a lease is short beside an election here
+		default:
+		}
+		_ = held.Release()
+		next := await(t, "the lock", came).mustHave(t)
+		_ = next.Release()
+		check(t, m.cmd.Process.Signal(syscall.SIGCONT))
+		c.leader(t, client)
+		eventually(t, "nothing is left", func() bool { return count(t, client, folder(k)) == 0 })
+	}
+}
