@@ -4,24 +4,42 @@
 //	slots := permits.New(lock.Dir{Path: "/run/build"}, lock.Key{Space: "build", Name: "slots"}, 4)
 //	err := slots.Do(ctx, func(ctx context.Context) error { return build(ctx) })
 //
-// A permit is a lock, NAME#1 to NAME#4, so whoever dies with one has given it back. NAME
-// itself is the gate: newcomers stand in its queue, and only who has passed it takes a
-// permit, or waits for whichever comes free first. So it is as fair as the engine's queue.
+// A permit is a lock, NAME.permit-1 to NAME.permit-4, so whoever dies with one has given it
+// back, or left it to the children that hold it too. NAME itself is the gate: newcomers stand
+// in its queue, and only who has passed it takes a permit, or waits for whichever comes free
+// first. So it is as fair as the engine's queue. "holdfast run -permits 4" has the same pool,
+// by the path of the gate's lock file, or by its key in a database.
 //
 // An engine that does not take such a name, as pg in a numeric space, is refused
 // (lock.ErrInvalidName).
 //
 // Who waits at the gate waits for all permits at once, and needs as many connections of an
-// engine that has connections. One acquisition gets one permit. Whoever has a permit and
-// wants a second one, by the context of the first, is refused (lock.ErrReentrant): two who
-// both do that would wait for each other. Let what needs more be a pool of its own.
+// engine that has connections.
+//
+// # One acquisition, one permit
+//
+// There is no weight: who had some of the permits that they need would keep them idle until
+// they have the rest, and all others, however little they need, behind them. Let what needs
+// more be a pool of its own, or take the gate as a plain lock, which lets nobody further in.
+//
+// For the same reason whoever has a permit is refused a second one of the pool
+// (lock.ErrReentrant), by the context of the first, and in a process that comes from one which
+// has it (HOLDFAST_HELD): two who both do that would wait for each other.
+//
+// # Different numbers
+//
+// Who says 4 takes the permits 1 to 4, whatever others say. So no more than the greatest number
+// work at a time, and who says less has fewer to choose from; who waits for those, at the gate,
+// keeps back whoever came later, also where a higher one is free.
 package permits
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,10 +80,24 @@ func (p *Pool) now() (size int, resized <-chan struct{}) {
 	return p.size, p.resized
 }
 
-// permit is the key of a permit.
-func (p *Pool) permit(number int) lock.Key {
-	return lock.Key{Space: p.key.Space, Name: p.key.Name + "#" + strconv.Itoa(number)}
+// infix stands between the name of the gate and the number of a permit.
+const infix = ".permit-"
+
+// Key returns the key of a permit, from 1, of the pool with this gate: what shows it in List.
+func Key(gate lock.Key, number int) lock.Key {
+	return lock.Key{Space: gate.Space, Name: gate.Name + infix + strconv.Itoa(number)}
 }
+
+// Number is the inverse of Key: 0 if key is not that of a permit of this gate.
+func Number(gate, key lock.Key) int {
+	number, _ := strconv.Atoi(strings.TrimPrefix(key.Name, gate.Name+infix))
+	if number < 1 || Key(gate, number) != key {
+		return 0
+	}
+	return number
+}
+
+func (p *Pool) permit(number int) lock.Key { return Key(p.key, number) }
 
 // Permit is one that is held.
 type Permit struct {
@@ -157,18 +189,51 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) (err erro
 
 func (p *Pool) wrap(err error) error { return fmt.Errorf("permits of %s: %w", p.key, err) }
 
-// reentrant is an error if the caller's own context has a permit.
+// heldVar is the environment variable of lock.FileHold.Environ.
+const heldVar = "HOLDFAST_HELD"
+
+// reentrant is an error if the caller's own context has a permit, or a process above.
 func (p *Pool) reentrant(ctx context.Context) (err error) {
 	engine.HoldOf(ctx, question{p.key, func(number int) bool {
-		held, terr := p.locker.TryAcquire(ctx, p.permit(number))
-		if terr == nil { // it is of another engine, or lost
-			_ = held.Release()
-		} else if errors.Is(terr, lock.ErrReentrant) {
-			err = terr
-		}
+		err = p.refused(ctx, number)
 		return err != nil
 	}})
+	files, ok := p.locker.(interface {
+		At(lock.Key) (lock.File, error)
+	})
+	above := os.Getenv(heldVar)
+	if err != nil || !ok || above == "" {
+		return err
+	}
+	size, _ := p.now()
+	for number := 1; number <= size && err == nil; number++ {
+		f, ferr := files.At(p.permit(number))
+		if ferr != nil {
+			return ferr
+		}
+		found, ferr := f.Inspect(ctx)
+		if ferr == nil && (isNamed(above, found.Info) || isNamed(above, found.Gone)) {
+			err = p.refused(ctx, number)
+		}
+	}
 	return err
+}
+
+// isNamed reports whether the variable may name a holding. Acquiring looks closer.
+func isNamed(above string, holder *lock.LockInfo) bool {
+	return holder != nil && holder.Nonce != "" && strings.Contains(above, holder.Nonce)
+}
+
+// refused is the error for a permit of the caller's own, if it is.
+func (p *Pool) refused(ctx context.Context, number int) error {
+	held, err := p.locker.TryAcquire(ctx, p.permit(number))
+	switch {
+	case err == nil: // it is of another engine, or lost
+		_ = held.Release()
+	case errors.Is(err, lock.ErrReentrant):
+		return err
+	}
+	return nil
 }
 
 // leave lets the next one pass. A gate that was lost is no loss: what is held is the permit.

@@ -19,7 +19,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, func(_ string, args []string) { worker(args[0], args[1]) })
+	testkit.Main(m, func(role string, args []string) {
+		switch role {
+		case "worker":
+			worker(args[0], args[1])
+		case "below":
+			below(args[0])
+		}
+	})
 }
 
 var key = lock.Key{Space: "test", Name: "slots"}
@@ -349,4 +356,66 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output: building, beside at most three
+}
+
+// TestKey: a permit is known by its key, and nothing else is taken for one.
+func TestKey(t *testing.T) {
+	for _, number := range []int{1, 9, 10, 1000} {
+		if got := permits.Number(key, permits.Key(key, number)); got != number {
+			t.Errorf("permit %d is %d", number, got)
+		}
+	}
+	for _, name := range []string{"", "slots", "slots.permit-", "slots.permit-0", "slots.permit--1", "slots.permit-01", "slots.permit-+1", "slots.permit-1.lock", "other.permit-1", "1"} {
+		if got := permits.Number(key, lock.Key{Space: key.Space, Name: name}); got != 0 {
+			t.Errorf("%q is permit %d", name, got)
+		}
+	}
+	if got := permits.Number(key, lock.Key{Space: "other", Name: "slots.permit-1"}); got != 0 {
+		t.Errorf("of another space: permit %d", got)
+	}
+}
+
+// TestAbove: a process below one that has a permit gets none, nor waits at the gate, and may
+// have another pool's.
+func TestAbove(t *testing.T) {
+	dir := lock.Dir{Path: t.TempDir()}
+	p := permits.New(dir, key, 2)
+	held := take(t, p)
+	below := testkit.Command(t, "below", dir.Path)
+	below.Env = held.Hold.(*lock.FileHold).Environ(below.Env)
+	gate, err := dir.Acquire(t.Context(), key) // by which it would wait
+	testkit.Check(t, err)
+	child := testkit.StartCommand(t, below)
+	child.Expect("refused refused other")
+	testkit.Check(t, gate.Release())
+	testkit.Check(t, held.Release())
+	child.Do("again", "had had other")
+	wantFree(t, p, 2)
+}
+
+// below is a process under a hold of a permit.
+func below(dir string) {
+	for in := bufio.NewScanner(os.Stdin); ; {
+		pool, said := permits.New(lock.Dir{Path: dir}, key, 2), []any{}
+		for _, acquire := range []func(context.Context) (*permits.Permit, error){pool.Acquire, pool.TryAcquire} {
+			switch held, err := acquire(context.Background()); {
+			case err == nil:
+				said = append(said, "had")
+				_ = held.Release()
+			case errors.Is(err, lock.ErrReentrant):
+				said = append(said, "refused")
+			default:
+				said = append(said, err)
+			}
+		}
+		held, err := permits.New(lock.Dir{Path: dir}, lock.Key{Space: "test", Name: "other"}, 1).Acquire(context.Background())
+		if err == nil {
+			err = held.Release()
+			said = append(said, "other")
+		}
+		fmt.Println(append(said, err)[:3]...)
+		if !in.Scan() {
+			return
+		}
+	}
 }
