@@ -130,6 +130,9 @@ func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
 		}
 		before = append(before, who)
 		env = h.Environ(env)
+		if p, ok := h.(permitHold); ok {
+			env = append(env, permitVar+"="+strconv.Itoa(p.number))
+		}
 	}
 	env = append(env, lockVar+"="+strings.Join(paths, "\n"), predecessorVar+"="+strings.Join(before, "\n"))
 	if !o.shared {

@@ -81,7 +81,7 @@ func (a *app) usage(c *command) string {
 	return c.synopsis + "\n       " + c.database.synopsis
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-shared] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-mode MODE] [-require-kernel-lock] LOCK... -- COMMAND..."
+const runSynopsis = "holdfast run [-try] [-timeout D] [-shared | -permits N] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-mode MODE] [-require-kernel-lock] LOCK... -- COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -99,6 +99,8 @@ other.
                  the wait has no end
   -shared        as a reader: any number of readers hold a lock together, but not beside
                  an exclusive holder
+  -permits N     have one of N permits of the lock, from 1 to 1000, and not all of it: see
+                 below
   -nested        where a process above holds the lock, and this one has it from there, run
                  COMMAND under that hold, and not fail at once. It ends with a release by
                  the process above, as for all that it has started. HOLDFAST_LOCK names
@@ -151,6 +153,24 @@ The command inherits standard input, output and error, and finds in its environm
                    the processes above it. Whoever wants one of them again is refused
                    at once, as long as that nonce is in the lock file
 
+  HOLDFAST_PERMIT  with -permits, the number of the permit, from 1 to N, which nobody else
+                   has at the same time: for a port, or a folder, of one's own
+
+With -permits N at most N commands run at a time. Each permit is a lock of its own, beside
+LOCK: of slots.lock, slots.permit-1.lock to slots.permit-N.lock. So a holder who was killed
+has given it back, and all that is said here of the lock file, and of the fence, is so of
+the permit. LOCK is the gate: who waits stands in its queue, first come, first served, and
+the first of them has whichever permit comes free first. "holdfast status LOCK" says who
+has the permits, and "holdfast list" has each in a line. Who holds LOCK without -permits
+lets nobody further in, and waits for nobody who is.
+
+Callers should all give the same N. If not, each takes one of the permits from 1 to their own
+N. So no more than the greatest N run, and who waits for the few keeps back whoever has come
+later. To change N, give another: nothing is taken from those who have a higher number.
+Who is stopped (Ctrl-Z) as the first in the queue keeps back those behind it.
+There are no permits of several LOCKs, or of weight: one call has one permit, and a second
+one, below it, is refused. -shared and -nested are refused, too.
+
 Every signal that can be caught is handed on to the command. A Ctrl-C, Ctrl-\ or Ctrl-Z
 of the terminal reaches the command by itself, and only once. Some signals are
 holdfast's own: SIGCHLD, SIGURG, SIGIO, SIGPROF, SIGPIPE, SIGXFSZ, and those that a
@@ -176,8 +196,8 @@ holds (see holdfast doctor), the command is sent SIGTERM.
 exit codes:
   the command's own, or 128+n if it died of signal n
   64   wrong use, such as a folder as LOCK
-  75   the lock could not be had (somebody holds it, or the timeout passed, or a
-       process above holds it), and the command was not run; another code with
+  75   the lock, or a permit, could not be had (somebody holds it, or the timeout
+       passed, or a process above holds it), and the command was not run; another code with
        -conflict-exit-code
   118  the lock was lost while the command ran
   126  the command could not be executed
@@ -190,12 +210,14 @@ examples:
   holdfast run -timeout 10m -label "nightly sync" sync.lock -- rsync -a src/ dst/
   holdfast run -try -conflict-exit-code 0 cron.lock -- ./job    # held is fine
   holdfast run db.lock -- sh -c './load --fence "$HOLDFAST_FENCE" && ./check'
+  holdfast run -permits 4 slots.lock -- ./build    # four builds at a time on this machine
 `
 
 const statusSynopsis = "holdfast status [-json] LOCK"
 
-const statusHelp = `Tells who holds a lock, since when, whether they are alive, and how that is known.
-Nothing is changed by looking, and nobody who waits for the lock is disturbed.
+const statusHelp = `Tells who holds a lock, since when, whether they are alive, and how that is known; and
+who has its permits (holdfast run -permits), which leave the exit code as it is. Nothing is
+changed by looking, and nobody who waits for the lock is disturbed.
 
   -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
            free, held, dead, unknown; there is no holder if there is no claim, or if
@@ -205,7 +227,8 @@ Nothing is changed by looking, and nobody who waits for the lock is disturbed.
            claim; "note" is what the holder last said of its work, at "noted_at"; "last"
            is who had a free lock last, as in HOLDFAST_PREDECESSOR (see holdfast help
            run); "waiters" are in the order of the queue, with the time since when they
-           wait (both Linux). "not_permitted" says that this user may not read the claim
+           wait (both Linux). "not_permitted" says that this user may not read the claim.
+           "permits" are those that somebody has: each with its "number" and what is here
 
 exit codes:
   0    free

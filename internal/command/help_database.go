@@ -32,7 +32,7 @@ A lock's name is SPACE/NAME: what is before the first "/", and all behind it. #/
 `
 
 var runDatabase = databaseHelp{
-	"holdfast run -pg CONNSTRING [-try] [-timeout D] [-shared] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] SPACE/NAME... -- COMMAND...",
+	"holdfast run -pg CONNSTRING [-try] [-timeout D] [-shared | -permits N] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] SPACE/NAME... -- COMMAND...",
 	databaseConn + databaseKeys + `
 A session of the server has the lock, and it is holdfast's: children can't hold it, too. It
 is free when COMMAND has ended, or holdfast was killed, whatever COMMAND has left behind
@@ -48,6 +48,11 @@ grows with each holder of any lock of the database. HOLDFAST_PREDECESSOR is empt
 "holdfast note" has nothing to note at. HOLDFAST_HELD does not name the lock: a command
 that wants it again waits for itself, and holdfast says so. Nothing of CONNSTRING
 is handed on; PGPASSWORD is, like all of the environment.
+
+With -permits N, from 1 to 20, permits are locks, SPACE/NAME.permit-1 to N, of which
+HOLDFAST_LOCK names one. Who waits as the first has a connection for each; who has a permit,
+one. A second permit, below a command that has one, is not refused: it may be waited for in
+vain.
 `,
 }
 

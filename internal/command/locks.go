@@ -17,6 +17,11 @@ type locks interface {
 	refusal(ctx context.Context, e *lock.ErrLocked) lock.Status
 	// isOurs reports whether this process, and nobody else, has a lock.
 	isOurs(lock.Status) bool
+	// engine has the permits of a lock, and its gate.
+	engine(name string) (l lock.Locker, gate lock.Key)
+	// permits are those of a lock that somebody has, by their numbers. With an error come those
+	// that could be read.
+	permits(ctx context.Context, name string) ([]permit, error)
 	words() *words
 }
 

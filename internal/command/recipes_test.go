@@ -56,6 +56,7 @@ var recipeFiles = map[string]string{
 	"deploy.sh":   `#!/bin/sh`,
 	"sync":        `#!/bin/sh`,
 	"job":         `#!/bin/sh`,
+	"build":       `#!/bin/sh`,
 	"load":        "#!/bin/sh\n[ $1 = --fence ] && [ $2 -gt 0 ]",
 	"check":       `#!/bin/sh`,
 	"events.json": `{"type":"a"} {"type":"b"}`,

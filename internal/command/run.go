@@ -37,6 +37,7 @@ type runOptions struct {
 	file     lock.File // the options of each lock file
 	conn     *string   // of the database that has the locks; nil if files are
 	label    string
+	permits  int // of the lock; 0: it is not shared out
 	locks    []string
 	command  []string
 	undone   string // what is said not to have been done, if the lock can't be had
@@ -59,6 +60,9 @@ func (a *app) run(args []string) int {
 		return code
 	}
 	defer leave()
+	if o.permits > 0 {
+		at = permitLocks{at, o.permits}
+	}
 	// From here on a signal must not end us before the lock is let go.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, runSignals()...)
@@ -102,6 +106,7 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	o.grace = 10 * time.Second
 	duration(flags, &o.grace, "grace")
 	flags.StringVar(&o.label, "label", "", "")
+	permits := flags.String("permits", "", "")
 	conn := a.databaseFlag(flags)
 	if code, ok := a.parse(flags, args); !ok {
 		return o, code, false
@@ -119,6 +124,11 @@ func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	}
 	if what := o.arguments(flags.Args()); what != "" {
 		return o, a.misuse("run", what), false
+	}
+	if isSet(flags, "permits") {
+		if wrong := o.wrongPermits(*permits); wrong != "" {
+			return o, a.misuse("run", wrong), false
+		}
 	}
 	return o, exitOK, true
 }
@@ -246,7 +256,7 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 
 	var waits []*waitNotice
 	for _, name := range o.locks {
-		waits = append(waits, &waitNotice{at: at, name: name})
+		waits = append(waits, &waitNotice{at: at, name: name, permits: o.permits > 0})
 	}
 	ticker := time.NewTicker(noticeEvery)
 	defer ticker.Stop()
@@ -302,6 +312,9 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 	case !errors.As(err, &locked):
 		return a.fail(err)
 	}
+	if o.permits > 0 {
+		return a.noPermit(o, at, err, locked)
+	}
 	path := visible(locked.Path)
 	found := at.refusal(context.Background(), locked)
 	if errors.Is(err, lock.ErrReentrant) {
@@ -333,10 +346,11 @@ const lookPatience = 2 * time.Second
 
 // waitNotice is what has been told of a wait.
 type waitNotice struct {
-	at     locks
-	name   string
-	told   bool
-	holder holding
+	at      locks
+	name    string
+	permits bool // one of those of the lock is waited for
+	told    bool
+	holder  holding
 }
 
 // holding tells one holding of a lock from another. RenewedAt is no part of it, as a living
@@ -349,6 +363,10 @@ type holding struct {
 
 // tellWait says who holds the lock we wait for, if that is news.
 func (a *app) tellWait(ctx context.Context, w *waitNotice) {
+	if w.permits {
+		a.tellPermits(ctx, w)
+		return
+	}
 	limited, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	status, err := w.at.inspect(limited, w.name)

@@ -26,15 +26,23 @@ func (a *app) status(args []string) int {
 	if err != nil {
 		return a.fail(err)
 	}
+	out, _ := at.permits(context.Background(), name) // as far as can be seen
 	if *asJSON {
-		if err := writeJSON(a.stdout, status); err != nil {
+		if err := writeJSON(a.stdout, withPermits{status, out}); err != nil {
 			return a.fail(err)
 		}
 	} else {
 		fmt.Fprintf(a.stdout, "%s: %s\n", visible(status.Path), status.State)
 		at.words().describe(a.stdout, status)
+		at.words().describePermits(a.stdout, out)
 	}
 	return stateCode(status.State)
+}
+
+// withPermits is a lock with those of its permits that somebody has.
+type withPermits struct {
+	lock.Status
+	Permits []permit `json:"permits,omitempty"`
 }
 
 // stateCode never is 1: that is for failures, which must not pass for an answer.

@@ -1,0 +1,269 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/permits"
+)
+
+// permitVar is the number of the command's permit, in its environment.
+const permitVar = "HOLDFAST_PERMIT"
+
+// Whoever waits for a permit waits for all of them, with a descriptor, or a connection, each.
+const (
+	maxPermits         = 1000
+	maxDatabasePermits = 20
+)
+
+// permitLocks are those of a call that is to have one of so many permits of its lock.
+type permitLocks struct {
+	locks
+	size int
+}
+
+func (p permitLocks) acquire(ctx context.Context, names []string, _, try bool) ([]hold, error) {
+	engine, gate := p.engine(names[0])
+	pool := permits.New(engine, gate, p.size)
+	acquire := pool.Acquire
+	if try {
+		acquire = pool.TryAcquire
+	}
+	permit, err := acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []hold{permitHold{permit.Hold.(hold), permit.Number()}}, nil
+}
+
+// permitHold is a permit that is held.
+type permitHold struct {
+	hold
+	number int
+}
+
+// permitFiles are the permits of a lock file, and that file, their gate, as an engine of locks:
+// DIR/slots.lock and DIR/slots.permit-1.lock, as lock.Dir has them, too.
+type permitFiles struct {
+	file           lock.File // the options of each
+	folder, suffix string
+	gate           lock.Key
+}
+
+func (f files) engine(path string) (lock.Locker, lock.Key) { return f.permitFiles(path) }
+
+func (f files) permitFiles(path string) (permitFiles, lock.Key) {
+	folder, name := filepath.Split(path)
+	name, isLock := strings.CutSuffix(name, ".lock")
+	all := permitFiles{file: f.File, folder: folder, gate: lock.Key{Space: filepath.Clean(folder), Name: name}}
+	if isLock {
+		all.suffix = ".lock"
+	}
+	return all, all.gate
+}
+
+func (f permitFiles) At(key lock.Key) (lock.File, error) {
+	file := f.file
+	file.Path = f.folder + key.Name + f.suffix
+	if key == f.gate {
+		file.Cmd = "wants a permit: " + file.Cmd
+	}
+	return file, nil
+}
+
+func (f permitFiles) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	file, _ := f.At(key)
+	if isObstacle(file.Path) {
+		return f.TryAcquire(ctx, key)
+	}
+	return asHold(file.Acquire(ctx))
+}
+
+func (f permitFiles) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	file, _ := f.At(key)
+	return asHold(file.TryAcquire(ctx))
+}
+
+func asHold(h *lock.FileHold, err error) (lock.Hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// List yields the permits.
+func (f permitFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) {
+		all, err := f.permits(ctx)
+		for _, p := range all {
+			for _, e := range p.Entries(permits.Key(f.gate, p.Number)) {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(lock.Entry{}, err)
+		}
+	}
+}
+
+// permit is one that somebody has.
+type permit struct {
+	Number int `json:"number"`
+	lock.Status
+}
+
+func (f files) permits(ctx context.Context, path string) ([]permit, error) {
+	all, _ := f.permitFiles(path)
+	return all.permits(ctx)
+}
+
+func (f permitFiles) permits(ctx context.Context) (all []permit, err error) {
+	var errs []error
+	for number := 1; number <= maxPermits; number++ { // a folder may have a million files
+		file, _ := f.At(permits.Key(f.gate, number))
+		if !isThere(file.Path) && !isThere(file.Path+".flock") {
+			continue
+		}
+		status, err := file.Inspect(ctx)
+		errs = append(errs, err)
+		all = append(all, permit{number, status})
+	}
+	return out(all), errors.Join(errs...)
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// out are those of some permits that can't be had.
+func out(all []permit) []permit {
+	return slices.DeleteFunc(all, func(p permit) bool {
+		return p.State == "" || p.State == lock.StateFree || p.State == lock.StateDead
+	})
+}
+
+// sessionLocks are the locks of a database as an engine, whose holds are holdfast's.
+type sessionLocks struct{ *database }
+
+func (d *database) engine(name string) (lock.Locker, lock.Key) { return sessionLocks{d}, keyOf(name) }
+
+func (s sessionLocks) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return s.held(key)(s.Database.Acquire(ctx, key))
+}
+
+func (s sessionLocks) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	return s.held(key)(s.Database.TryAcquire(ctx, key))
+}
+
+func (s sessionLocks) held(key lock.Key) func(lock.Hold, error) (lock.Hold, error) {
+	return func(h lock.Hold, err error) (lock.Hold, error) {
+		if err != nil {
+			return nil, err
+		}
+		return sessionHold{h, key}, nil
+	}
+}
+
+func (d *database) permits(ctx context.Context, name string) (all []permit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	var errs []error
+	for status, err := range statuses(d.List(ctx)) {
+		if number := permits.Number(keyOf(name), keyOf(status.Path)); err != nil {
+			errs = append(errs, err)
+		} else if number > 0 {
+			all = append(all, permit{number, status})
+		}
+	}
+	slices.SortFunc(all, func(a, b permit) int { return a.Number - b.Number })
+	return out(all), errors.Join(errs...)
+}
+
+// wrongPermits reads the flag -permits, and says what is wrong with it.
+func (o *runOptions) wrongPermits(text string) (wrong string) {
+	most := maxPermits
+	if o.conn != nil {
+		most = maxDatabasePermits
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil || n < 1 || n > most:
+		wrong = fmt.Sprintf("-permits %s is no number of permits: they go from 1 to %d", visible(text), most)
+		if o.conn != nil {
+			wrong += " in a database, as who waits has a connection for each"
+		}
+	case o.shared:
+		wrong = "-permits and -shared exclude each other: one permit has one holder"
+	case o.nested:
+		wrong = "-permits and -nested exclude each other: a second permit is refused, as two who each wait for one would wait for each other"
+	case len(o.locks) > 1:
+		wrong = fmt.Sprintf("-permits is for one LOCK, not %d", len(o.locks))
+	}
+	o.permits = n
+	return wrong
+}
+
+// noPermit says why a permit could not be had.
+func (a *app) noPermit(o runOptions, at locks, err error, locked *lock.ErrLocked) int {
+	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
+	defer cancel()
+	gate := visible(o.locks[0])
+	switch {
+	case errors.Is(err, lock.ErrReentrant):
+		a.say(fmt.Sprintf("%s is held by a process that has started this one; a second permit of %s is refused, as two who each wait for one would wait for each other; %s", visible(locked.Path), gate, o.undone))
+		return o.conflict
+	case errors.Is(err, lock.ErrTimeout):
+		a.say(fmt.Sprintf("no permit of %s came free in %s; %s", gate, o.timeout, o.undone))
+	default:
+		a.say(fmt.Sprintf("no permit of %s is free; %s", gate, o.undone))
+	}
+	all, err := at.permits(ctx, o.locks[0])
+	at.words().describePermits(a.stderr, all)
+	if err != nil {
+		a.more(oneLine(err))
+	}
+	if status, err := at.inspect(ctx, o.locks[0]); err == nil && status.State != lock.StateFree && status.State != lock.StateDead {
+		_, who := at.words().holder(status)
+		a.more("before us " + who)
+	}
+	return o.conflict
+}
+
+// describePermits says who has which.
+func (words *words) describePermits(w io.Writer, all []permit) {
+	for _, p := range all {
+		_, who := words.holder(p.Status)
+		if p.Info != nil {
+			who += ", since " + since(p.Info)
+		}
+		fmt.Fprintf(w, "  %-9s %s\n", "permit "+strconv.Itoa(p.Number), who)
+	}
+}
+
+// tellPermits says, once, who has the permits that we wait for.
+func (a *app) tellPermits(ctx context.Context, w *waitNotice) {
+	if w.told {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	all, err := w.at.permits(limited, w.name)
+	if err != nil || len(all) == 0 {
+		return
+	}
+	w.told = true
+	a.say("waiting for a permit of " + visible(w.name))
+	w.at.words().describePermits(a.stderr, all)
+}
