@@ -160,11 +160,14 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Permit, error) {
 	if err := p.reentrant(ctx); err != nil {
 		return nil, p.wrap(err)
 	}
-	gate, err := lock.AcquireWithin(ctx, p.locker, p.key, atGate)
+	var locked *lock.ErrLocked
+	gate, err := p.locker.TryAcquire(ctx, p.key)
+	if errors.As(err, &locked) && !errors.Is(err, lock.ErrReentrant) {
+		gate, err = lock.AcquireWithin(ctx, p.locker, p.key, atGate)
+	}
 	if err != nil {
-		var locked *lock.ErrLocked
-		if errors.As(err, &locked) && ctx.Err() == nil { // it has not waited, to whom it may concern
-			locked.Cause, locked.Waited = nil, 0
+		if errors.As(err, &locked) && ctx.Err() == nil && !errors.Is(err, lock.ErrReentrant) {
+			locked.Cause, locked.Waited = nil, 0 // it has not waited, to whom it may concern
 		}
 		return nil, p.wrap(err)
 	}

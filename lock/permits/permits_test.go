@@ -236,6 +236,34 @@ func (l tardy) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
 	return l.Dir.Acquire(context.WithoutCancel(ctx), k)
 }
 
+// TestTryWaitsForNothing: a try asks for what is free at once, and begins no wait that may take
+// longer than it has; who has the gate itself is told.
+func TestTryWaitsForNothing(t *testing.T) {
+	calls := &counting{Dir: lock.Dir{Path: t.TempDir()}}
+	p := permits.New(calls, key, 1)
+	wantFree(t, p, 1)
+	gate, err := calls.TryAcquire(t.Context(), key)
+	testkit.Check(t, err)
+	if _, err := p.TryAcquire(gate.Context(t.Context())); !errors.Is(err, lock.ErrReentrant) {
+		t.Errorf("at the gate: %v", err)
+	}
+	testkit.Check(t, gate.Release())
+	if calls.waits > 0 {
+		t.Errorf("it has waited %d times", calls.waits)
+	}
+}
+
+// counting counts what is waited for.
+type counting struct {
+	lock.Dir
+	waits int
+}
+
+func (l *counting) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
+	l.waits++
+	return l.Dir.Acquire(ctx, k)
+}
+
 // TestTwoAtOnce: of two permits that come at once, one is given back.
 func TestTwoAtOnce(t *testing.T) {
 	testkit.NeedsKernelList(t)
