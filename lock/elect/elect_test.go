@@ -3,13 +3,7 @@ package elect_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,119 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock/elect"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Main(m, func(_ string, args []string) { candidate(args[0], args[1]) })
-}
-
 var key = lock.Key{Space: "test", Name: "leader"}
-
-// candidate leads until it is killed, and says so, in a log that all append to, and to who
-// started it.
-func candidate(dir, name string) {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0) // who started it has gone
-	}()
-	err := elect.Run(context.Background(), lock.Dir{Path: dir}, key, func(ctx context.Context) error {
-		fence, err := lock.HoldOf(ctx).Fence()
-		if err != nil {
-			return err
-		}
-		if err := note(dir, "in", name); err != nil {
-			return err
-		}
-		fmt.Println("leads", fence)
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	fmt.Println("error:", err)
-}
-
-func note(dir string, words ...string) error {
-	f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(f, strings.Join(words, " "))
-	return errors.Join(err, f.Close())
-}
-
-// TestLeadersKilled: of five candidates the leader is killed, again and again, and replaced.
-// Never do two lead, and the fence grows. HOLDFAST_ELECT_KILLS is how often.
-func TestLeadersKilled(t *testing.T) {
-	kills, candidates := 20, 5
-	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_ELECT_KILLS")); err == nil {
-		kills = n
-	}
-	dir := t.TempDir()
-	type said struct {
-		name, line string
-	}
-	lines := make(chan said)
-	running := map[string]*testkit.Child{}
-	start := func(i int) {
-		name := fmt.Sprint("c", i)
-		c := testkit.Start(t, "candidate", dir, name)
-		running[name] = c
-		go func() {
-			if line, ok := c.Line(); ok {
-				lines <- said{name, line}
-			}
-		}()
-	}
-	for i := range candidates {
-		start(i)
-	}
-	var last int64
-	var waits []time.Duration
-	killed := time.Time{}
-	for i := range kills {
-		var s said
-		select {
-		case s = <-lines:
-		case <-time.After(testkit.Patience):
-			t.Fatal("nobody leads")
-		}
-		if !killed.IsZero() {
-			waits = append(waits, time.Since(killed))
-		}
-		var fence int64
-		if _, err := fmt.Sscanf(s.line, "leads %d", &fence); err != nil || fence <= last {
-			t.Fatalf("%s says %q, after fence %d", s.name, s.line, last)
-		}
-		last = fence
-		testkit.Check(t, note(dir, "killed", s.name))
-		killed = time.Now()
-		running[s.name].Kill()
-		start(candidates + i)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "log"))
-	testkit.Check(t, err)
-	leads := ""
-	for line := range strings.Lines(string(text)) {
-		what, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch {
-		case what == "in" && leads != "":
-			t.Errorf("%s leads beside %s", name, leads)
-		case what == "in":
-			leads = name
-		case name != leads:
-			t.Errorf("%s was killed while %q led", name, leads)
-		default:
-			leads = ""
-		}
-	}
-	slices.Sort(waits)
-	t.Logf("the next leader, after SIGKILL for the last: median %v, at most %v, of %d", waits[len(waits)/2], waits[len(waits)-1], len(waits))
-	testkit.Eventually(t, "what is left of the last", func() bool { // drains those who lead now
-		select {
-		case <-lines:
-			return true
-		default:
-			return false
-		}
-	})
-}
 
 // pausing is a candidate whose failures the test sees.
 func pausing(t *testing.T) (c elect.Candidate, failures chan error) {

@@ -3,6 +3,8 @@ package locktest_test
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io/fs"
 	"iter"
 	"os"
@@ -101,6 +103,56 @@ func tryExisting(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, erro
 	return hold{inner, func(h lock.Hold) error { return errors.Join(h.Release(), os.Remove(path)) }, lock.Hold.Context, lock.Hold.Fence}, nil
 }
 
+// lastFirst serves whoever came last: the others look on. Those who wait have a file each, whose
+// name is when they came.
+func lastFirst(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+	line := filepath.Join(d.Path, "line", key.Name)
+	if err := os.MkdirAll(line, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(line, fmt.Sprintf("%020d-", time.Now().UnixNano()))
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	defer os.Remove(f.Name())
+	for {
+		all, err := os.ReadDir(line)
+		if err != nil {
+			return nil, err
+		}
+		if last := all[len(all)-1].Name(); last == filepath.Base(f.Name()) {
+			held, err := d.TryAcquire(ctx, key)
+			var locked *lock.ErrLocked
+			if err == nil || !errors.As(err, &locked) {
+				return held, err
+			}
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil, &lock.ErrLocked{Path: line, Cause: ctx.Err()}
+		}
+	}
+}
+
+// listLastFirst shows those who wait, too, save the one who has it.
+func listLastFirst(d lock.Dir, ctx context.Context) iter.Seq2[lock.Entry, error] {
+	return func(yield func(lock.Entry, error) bool) {
+		for e, err := range d.List(ctx) {
+			if !yield(e, err) {
+				return
+			}
+		}
+		files, _ := filepath.Glob(filepath.Join(d.Path, "line", "*", "*"))
+		for _, f := range files {
+			if !yield(lock.Entry{Key: lock.Key{Space: "locktest", Name: filepath.Base(filepath.Dir(f))}}, nil) {
+				return
+			}
+		}
+	}
+}
+
 func openBroken(_ context.Context, address string) (lock.Locker, error) {
 	f := &faulty{lock.Dir{Path: address}, lock.Dir.Acquire, lock.Dir.TryAcquire, lock.Dir.AcquireShared, lock.Dir.TryAcquireShared, lock.Dir.List}
 	faults[os.Getenv(brokenVar)].fault(f)
@@ -114,6 +166,9 @@ func TestBroken(t *testing.T) {
 	}
 	e := dirEngine
 	e.OpenAt, e.Patience = openBroken, time.Second
+	if runs := flag.Lookup("test.run").Value.String(); strings.Contains(runs, "Elect") || strings.Contains(runs, "Permits") {
+		e.Patience = 5 * time.Second // there it is found out by what many processes come to
+	}
 	e.Lose = func(t *testing.T, _ string, key lock.Key, held lock.Hold) {
 		if h, ok := held.(hold); ok {
 			held = h.Hold

@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/permits"
 )
 
 // addressVar tells the test binary to be a child of the suite, and where the locks are.
@@ -64,21 +66,35 @@ func obey(l lock.Locker) {
 			orders <- o
 		}
 	}()
-	c := obedient{l, map[lock.Key]lock.Hold{}}
+	c := obedient{locker: l, holds: &sync.Map{}, pools: map[lock.Key]*permits.Pool{}}
 	for o := range orders {
-		a := c.do(context.Background(), o)
-		line, err := json.Marshal(a)
-		if err != nil {
-			panic(err)
+		if a := c.do(context.Background(), o); a != later {
+			a.print()
 		}
-		fmt.Println(string(line))
 	}
+}
+
+// later stands for an answer that is printed when it comes.
+var later = answer{}
+
+func (a answer) print() {
+	line, err := json.Marshal(a)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(line))
 }
 
 // obedient is the child's side.
 type obedient struct {
 	locker lock.Locker
-	holds  map[lock.Key]lock.Hold
+	holds  *sync.Map // of lock.Hold, by their keys; a permit by that of its gate
+	pools  map[lock.Key]*permits.Pool
+}
+
+func (c obedient) held(key lock.Key) lock.Hold {
+	h, _ := c.holds.Load(key)
+	return h.(lock.Hold)
 }
 
 func (c obedient) do(ctx context.Context, o order) answer {
@@ -92,10 +108,10 @@ func (c obedient) do(ctx context.Context, o order) answer {
 	case "try-shared":
 		return c.acquired(o.Key)(c.locker.(lock.SharedLocker).TryAcquireShared(ctx, o.Key))
 	case "fence":
-		fence, err := c.holds[o.Key].Fence()
+		fence, err := c.held(o.Key).Fence()
 		return said("done", err).with(fence)
 	case "release":
-		return said("released", c.holds[o.Key].Release())
+		return said("released", c.held(o.Key).Release())
 	case "work":
 		return said("done", work(ctx, c.locker, o))
 	case "read":
@@ -104,6 +120,11 @@ func (c obedient) do(ctx context.Context, o order) answer {
 		return c.lead(ctx, o)
 	case "permits":
 		return said("done", takePermits(ctx, c.locker, o))
+	case "slots":
+		return c.resize(o)
+	case "slot":
+		go c.takePermit(ctx, c.pools[o.Key], o.Key)
+		return later
 	case "sets":
 		return said("done", takeSets(ctx, c.locker, o.Keys, o.Rounds))
 	}
@@ -113,7 +134,7 @@ func (c obedient) do(ctx context.Context, o order) answer {
 func (c obedient) acquired(key lock.Key) func(lock.Hold, error) answer {
 	return func(held lock.Hold, err error) answer {
 		if err == nil {
-			c.holds[key] = held
+			c.holds.Store(key, held)
 		}
 		return said("held", err)
 	}

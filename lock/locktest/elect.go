@@ -4,15 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"os"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/elect"
-	"github.com/holdfast-go/holdfast/lock/permits"
 )
 
 var electTests = []test{
 	{"LeaderKilled", leaderKilled},
+	{"Lost", leaderLost},
+	{"Resigns", leaderResigns},
+	{"Observed", leaderObserved},
+}
+
+// killsVar says how many leaders, and how many who have permits, are to be killed: a few, if it
+// is not set.
+const killsVar = "HOLDFAST_LOCKTEST_KILLS"
+
+// kills returns how many there are to be, and whether that was asked for.
+func kills(few int) (n int, whole bool) {
+	if n, err := strconv.Atoi(os.Getenv(killsVar)); err == nil {
+		return n, true
+	}
+	return few, false
+}
+
+// killsTake is how long those who are to be killed may take together.
+func killsTake() time.Duration {
+	n, _ := kills(0)
+	return time.Duration(n) * time.Second
 }
 
 // lead answers when the child leads for the first time. It leads until it is killed.
@@ -20,7 +43,12 @@ func (c obedient) lead(ctx context.Context, o order) answer {
 	led := make(chan answer, 1)
 	go func() {
 		err := elect.Run(ctx, c.locker, o.Key, func(ctx context.Context) error {
-			fence, err := lock.HoldOf(ctx).Fence()
+			leave, err := o.Room.takePlace(0)
+			var fence int64
+			if err == nil {
+				defer leave()
+				fence, err = lock.HoldOf(ctx).Fence()
+			}
 			select {
 			case led <- said("done", errors.Join(err, o.Room.log("in", fence))).with(fence):
 			default:
@@ -33,25 +61,26 @@ func (c obedient) lead(ctx context.Context, o order) answer {
 	return <-led
 }
 
-// leaderKilled: the leader is killed, again and again, and another one leads. Never do two.
+// leaderKilled: of five candidates the leader is killed, again and again, and another one
+// leads. Never do two.
 func leaderKilled(s *subtest) {
-	const candidates, kills = 3, 3
+	const candidates = 5
+	deaths, _ := kills(5)
 	key, r := s.key(), s.room()
 	type led struct {
-		c   *child
-		who *room
-		a   answer
+		c *child
+		a answer
 	}
 	came := make(chan led)
-	var all []led
+	var all []*child
 	start := func() {
-		c, who := s.start(), r.as(fmt.Sprint("candidate", len(all)))
-		all = append(all, led{c: c, who: who})
-		c.order(order{Do: "lead", Key: key, Room: who})
+		c := s.start()
+		c.order(order{Do: "lead", Key: key, Room: r.as(fmt.Sprint("candidate", len(all)))})
+		all = append(all, c)
 		go func() {
 			if a, ok := <-c.answers; ok {
 				select {
-				case came <- led{c, who, a}:
+				case came <- led{c, a}:
 				case <-s.ctx.Done():
 				}
 			}
@@ -60,137 +89,142 @@ func leaderKilled(s *subtest) {
 	for range candidates {
 		start()
 	}
-	kill := func(l led) {
-		if err := l.who.log("killed", 0); err != nil {
-			s.Fatal(err)
-		}
-		l.c.kill()
-	}
 	var last int64
-	for range kills {
+	var waits []time.Duration
+	var killed time.Time
+	for range deaths {
 		var l led
 		select {
 		case l = <-came:
-		case <-s.ctx.Done():
+		case <-time.After(s.engine.Patience):
 			s.Fatal("nobody leads")
 		}
+		waits = append(waits, time.Since(killed))
 		if l.a.Said != "done" || l.a.Fence <= last {
-			s.Errorf("the leader answers %+v, after fence %d", l.a, last)
+			s.Fatalf("the leader answers %+v, after fence %d", l.a, last)
 		}
 		last = l.a.Fence
-		kill(l)
 		start()
+		killed = time.Now()
+		l.c.kill()
 	}
-	for _, l := range all {
-		if !l.c.killed {
-			kill(l)
+	if waits = waits[1:]; len(waits) > 0 {
+		slices.Sort(waits)
+		s.Logf("the next leader, from SIGKILL for the last: median %v, at most %v, of %d", waits[len(waits)/2], waits[len(waits)-1], len(waits))
+	}
+	for _, c := range all {
+		if !c.killed {
+			c.kill()
 		}
 	}
+	// Nobody has led who was not the one that answered, or who came after the last.
 	events, err := r.events()
 	if err != nil {
 		s.Fatal(err)
 	}
-	leads := ""
-	for i, e := range events {
-		switch {
-		case e.what == "killed":
-			if e.who == leads {
-				leads = ""
-			}
-		case leads != "":
-			s.Errorf("event %d: %s %s while %s leads", i, e.who, e.what, leads)
-		default:
-			leads = e.who
-		}
+	if n := len(events) - deaths; n < 0 || n > candidates {
+		s.Errorf("%d have led, of whom %d were killed one by one", len(events), deaths)
 	}
 	s.wantFree(key)
 }
 
-var permitTests = []test{
-	{"Processes", processesSharePermits},
+// candidate is one whose failures are kept.
+func (s *subtest) candidate(key lock.Key) (c elect.Candidate, failures *[]error) {
+	failures = new([]error)
+	return elect.Candidate{Locker: s.locker, Key: key, Failed: func(err error) { *failures = append(*failures, err) }}, failures
 }
 
-// permitsOf is how many there are in the test.
-const permitsOf = 2
-
-// takePermits works with a permit, again and again.
-func takePermits(ctx context.Context, l lock.Locker, o order) error {
-	pool := permits.New(l, o.Key, permitsOf)
-	for range o.Rounds {
-		held, err := pool.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(o.Room.log("in", 0), o.Room.log("out", 0), held.Release()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// processesSharePermits: no more are inside than there are permits, and whoever is killed has
-// given back theirs.
-func processesSharePermits(s *subtest) {
-	const processes, rounds = 4, 8
-	key, r := s.key(), s.room()
-	pool := permits.New(s.locker, key, permitsOf)
-	one, err := pool.TryAcquire(s.ctx)
-	if errors.Is(err, lock.ErrInvalidName) {
-		s.Log("there are no permits where names can't be added to: a permit's is its gate's, and more")
-		return
-	} else if err != nil {
-		s.Fatal(err)
-	}
-	s.held(one)
-	var children []*child
-	for i := range processes {
-		c := s.start()
-		c.order(order{Do: "permits", Key: key, Rounds: rounds, Room: r.as(fmt.Sprint("child", i))})
-		children = append(children, c)
-	}
-	victim, who := s.start(), r.doomed("victim")
-	victim.order(order{Do: "permits", Key: key, Rounds: 1 << 30, Room: who})
-	s.eventually("the victim works", func() bool { return who.visits() > 0 })
-	victim.kill()
-	if err := who.log("out", 0); err != nil {
-		s.Fatal(err)
-	}
-	s.release(one)
-	for _, c := range children {
-		c.answer("done")
-	}
-	events, err := r.events()
-	if err != nil {
-		s.Fatal(err)
-	}
-	inside := map[string]bool{}
-	for i, e := range events {
-		inside[e.who] = e.what == "in"
-		n := 0
-		for who, in := range inside {
-			if in && !strings.HasPrefix(who, doomedPrefix) { // which may be dead
-				n++
+// leaderLost: a leader whose lock is lost is told by its context, where the engine notices, and
+// campaigns again, whatever it returns; so does one that fails.
+func leaderLost(s *subtest) {
+	mine := errors.New("error of the leader")
+	key := s.key()
+	c, failures := s.candidate(key)
+	var fences []int64
+	err := c.Run(s.ctx, func(ctx context.Context) error {
+		fences = append(fences, s.fence(lock.HoldOf(ctx)))
+		switch len(fences) {
+		case 1:
+			return mine
+		case 2:
+			s.lose(key, lock.HoldOf(ctx))
+			if s.engine.NoticesLoss {
+				s.wantEndedByLoss(ctx)
 			}
 		}
-		if n > permitsOf {
-			s.Fatalf("event %d: %d are inside, of %d", i, n, permitsOf)
+		return nil
+	})
+	if err != nil || len(fences) != 3 || !slices.IsSorted(fences) || fences[0] == fences[1] || fences[1] == fences[2] {
+		s.Errorf("%v, after leading with fences %d; want three that grow", err, fences)
+	}
+	if f := *failures; len(f) != 2 || f[0] != mine {
+		s.Errorf("failures: %v", f)
+	} else {
+		s.wantIs(f[1], lock.ErrLost)
+	}
+	s.wantFree(key)
+}
+
+// leaderResigns: when its context ends, the leader finishes, and only then another one leads.
+func leaderResigns(s *subtest) {
+	key := s.key()
+	c, _ := s.candidate(key)
+	next := s.start()
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	err := c.Run(ctx, func(ctx context.Context) error {
+		next.order(order{Do: "acquire", Key: key})
+		s.untilWaiting(key)
+		cancel()
+		<-ctx.Done()
+		s.wantHeld(key)
+		return ctx.Err()
+	})
+	s.wantIs(err, context.Canceled)
+	next.answer("held")
+	next.do(order{Do: "release", Key: key}, "released")
+	// Nobody leads under a context that has ended.
+	err = c.Run(ctx, func(context.Context) error {
+		s.Error("leads")
+		return nil
+	})
+	s.wantIs(err, context.Canceled)
+	s.wantFree(key)
+}
+
+// leaderObserved: others see who leads.
+func leaderObserved(s *subtest) {
+	key := s.key()
+	c, _ := s.candidate(key)
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	elsewhere := s.start()
+	var seen []int64 // fences of those who lead
+	for e, err := range c.Leaders(ctx) {
+		switch {
+		case err != nil:
+			s.Fatal("leaders: ", err)
+		case len(seen) == 0:
+			if e != nil {
+				s.Errorf("%+v leads", e)
+			}
+			seen = append(seen, 0)
+			elsewhere.do(order{Do: "acquire", Key: key}, "held")
+		case len(seen) == 1:
+			if e == nil || e.Key != key || !e.Granted || e.Info == nil {
+				s.Fatalf("%+v leads", e)
+			}
+			seen = append(seen, 1)
+			elsewhere.kill()
+		default:
+			if e != nil {
+				s.Errorf("%+v leads still", e)
+			}
+			cancel()
 		}
 	}
-	var all []*permits.Permit
-	for range permitsOf {
-		held, err := pool.Acquire(s.ctx)
-		if err != nil {
-			s.Fatal("a permit was lost: ", err)
-		}
-		s.held(held)
-		all = append(all, held)
+	if s.ctx.Err() != nil {
+		s.Error("not all was seen")
 	}
-	held, err := pool.TryAcquire(s.ctx)
-	if err == nil {
-		_ = held.Release()
-		s.Errorf("more than %d permits", permitsOf)
-	}
-	for _, h := range all {
-		s.release(h)
-	}
+	s.wantFree(key)
 }

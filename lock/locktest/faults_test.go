@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"os"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
@@ -23,7 +25,7 @@ var faults = map[string]struct {
 			}
 			f.acquire, f.try = always, always
 		},
-		[]string{"Exclusion/Goroutines", "Exclusion/Processes", "Exclusion/TryRace", "Try/Held", "Reentrant/Acquire", "Set/AllOrNone", "Elect/LeaderKilled", "Permits/Processes"},
+		[]string{"Exclusion/Goroutines", "Exclusion/Processes", "Exclusion/TryRace", "Try/Held", "Reentrant/Acquire", "Set/AllOrNone", "Elect/LeaderKilled", "Permits/Processes", "Permits/Resize"},
 	},
 	"never notices loss": {
 		func(f *faulty) {
@@ -36,7 +38,7 @@ var faults = map[string]struct {
 				}
 			})
 		},
-		[]string{"Lost/Release", "Lost/Do"},
+		[]string{"Lost/Release", "Lost/Do", "Elect/Lost"},
 	},
 	"deadlocks on re-entrance": {
 		func(f *faulty) {
@@ -71,11 +73,11 @@ var faults = map[string]struct {
 				}
 			}
 		},
-		[]string{"Wait/Cancel", "Wait/EndRacesRelease"},
+		[]string{"Wait/Cancel", "Wait/EndRacesRelease", "Permits/GivenUp"},
 	},
 	"keeps the lock of the dead": {
 		func(f *faulty) { f.acquire, f.try = acquireExisting, tryExisting },
-		[]string{"Death/HolderKilled", "Death/HolderExits", "Exclusion/KilledProcesses", "Elect/LeaderKilled"},
+		[]string{"Death/HolderKilled", "Death/HolderExits", "Exclusion/KilledProcesses", "Elect/LeaderKilled", "Permits/Processes", "Permits/GateKilled"},
 	},
 	"fence stands still": {
 		func(f *faulty) {
@@ -175,6 +177,70 @@ var faults = map[string]struct {
 			}
 		},
 		[]string{"List/Holder", "List/HolderElsewhere", "List/Waiter", "List/Many", "List/EndedContext"},
+	},
+	// Faults that elections and permits show, and locks alone need not.
+	"grants to who waits for long": {
+		func(f *faulty) {
+			f.acquire = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				defer cancel()
+				held, err := d.Acquire(limited, key)
+				if err != nil && ctx.Err() == nil {
+					d.Path, _ = os.MkdirTemp(d.Path, "alone-")
+					return d.Acquire(ctx, key)
+				}
+				return held, err
+			}
+		},
+		[]string{"Elect/LeaderKilled", "Permits/Processes"},
+	},
+	"one more than there are": {
+		func(f *faulty) {
+			f.try = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
+				held, err := d.TryAcquire(ctx, key)
+				if err != nil && strings.HasSuffix(key.Name, "-1") {
+					key.Name += "-more"
+					return d.TryAcquire(ctx, key)
+				}
+				return held, err
+			}
+		},
+		[]string{"Permits/Processes"},
+	},
+	"keeps what is given back at times": {
+		func(f *faulty) {
+			var n atomic.Int64
+			f.holds(func(h *hold) {
+				h.release = func(h lock.Hold) error {
+					if n.Add(1)%7 == 0 {
+						return nil
+					}
+					return h.Release()
+				}
+			})
+		},
+		[]string{"Permits/Processes", "Permits/GivenUp"},
+	},
+	"last come, first served": {
+		func(f *faulty) {
+			f.acquire, f.list = lastFirst, listLastFirst
+		},
+		[]string{"Permits/Order"},
+	},
+	"lists what was": {
+		func(f *faulty) {
+			f.list = func(d lock.Dir, ctx context.Context) iter.Seq2[lock.Entry, error] {
+				return func(yield func(lock.Entry, error) bool) {
+					for e, err := range d.List(ctx) {
+						e.State = lock.StateHeld
+						if !yield(e, err) {
+							return
+						}
+					}
+				}
+			}
+		},
+		[]string{"Elect/Observed"},
 	},
 	"readers exclude each other": {
 		func(f *faulty) { f.shared, f.tryShared = f.acquire, f.try },

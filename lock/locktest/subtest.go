@@ -22,7 +22,7 @@ type subtest struct {
 }
 
 func newSubtest(t *testing.T, e Engine) *subtest {
-	ctx, cancel := context.WithTimeout(context.Background(), e.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), e.Patience+killsTake())
 	t.Cleanup(cancel)
 	s := &subtest{T: t, engine: e, address: e.Address(t), ctx: ctx}
 	s.locker = s.open()

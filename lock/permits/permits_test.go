@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,133 +15,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, func(role string, args []string) {
-		switch role {
-		case "worker":
-			worker(args[0], args[1])
-		case "below":
-			below(args[0])
-		}
-	})
+	testkit.Main(m, func(_ string, args []string) { below(args[0]) })
 }
 
 var key = lock.Key{Space: "test", Name: "slots"}
-
-const size = 4
-
-// worker takes permits, and works, until its input ends.
-func worker(dir, name string) {
-	var over atomic.Bool
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		}
-		over.Store(true)
-	}()
-	pool := permits.New(lock.Dir{Path: dir}, key, size)
-	for !over.Load() {
-		held, err := pool.Acquire(context.Background())
-		if err == nil {
-			err = note(dir, "in", name, fmt.Sprint(held.Number()))
-		}
-		if err == nil {
-			time.Sleep(time.Millisecond) // work
-			err = errors.Join(note(dir, "out", name, fmt.Sprint(held.Number())), held.Release())
-		}
-		if err != nil {
-			fmt.Println("error:", err)
-			return
-		}
-	}
-	fmt.Println("done")
-}
-
-// note appends to a log, whose order is the kernel's.
-func note(dir string, words ...string) error {
-	f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(f, strings.Join(words, " "))
-	return errors.Join(err, f.Close())
-}
-
-func lines(t *testing.T, dir string) []string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "log"))
-	if !errors.Is(err, os.ErrNotExist) {
-		testkit.Check(t, err)
-	}
-	return strings.Split(strings.TrimSpace(string(text)), "\n")
-}
-
-// TestProcesses: twelve processes share four permits, while others come and are killed at
-// any moment. There are never five inside, nobody has another's permit, none is lost, and
-// all have their share.
-func TestProcesses(t *testing.T) {
-	const steady = 12
-	turns, kills := 600, 10
-	if n, err := strconv.Atoi(os.Getenv("HOLDFAST_PERMITS_TURNS")); err == nil {
-		turns, kills = n, n/20
-	}
-	dir := t.TempDir()
-	var workers []*testkit.Child
-	for i := range steady {
-		workers = append(workers, testkit.Start(t, "worker", dir, fmt.Sprint("w", i)))
-	}
-	for i := range kills {
-		name := fmt.Sprint("victim", i)
-		victim := testkit.Start(t, "worker", dir, name)
-		testkit.Eventually(t, "the victim works", func() bool {
-			return strings.Count(strings.Join(lines(t, dir), "\n"), "in "+name+" ") > i%3
-		})
-		testkit.Check(t, note(dir, "doomed", name))
-		victim.Kill()
-		testkit.Check(t, note(dir, "dead", name))
-	}
-	testkit.Eventually(t, "many turns", func() bool { return len(lines(t, dir)) > 2*turns })
-	for _, w := range workers {
-		if err := w.End(); err != nil {
-			t.Error(err)
-		}
-	}
-	inside, doomed := map[string]string{}, map[string]bool{} // who has which; who may be dead
-	had, most := map[string]int{}, 0
-	for i, line := range lines(t, dir) {
-		words := strings.Fields(line)
-		switch who := words[1]; words[0] {
-		case "in":
-			for other, number := range inside {
-				switch {
-				case number != words[2]:
-				case doomed[other]:
-					delete(inside, other)
-				default:
-					t.Fatalf("line %d: %s has permit %s of %s", i, who, number, other)
-				}
-			}
-			inside[who] = words[2]
-			had[who]++
-			most = max(most, len(inside))
-		case "doomed":
-			doomed[who] = true
-		default:
-			delete(inside, who)
-		}
-	}
-	if most > size {
-		t.Errorf("%d were inside", most)
-	}
-	least, greatest, sum := 1<<30, 0, 0
-	for i := range steady {
-		n := had[fmt.Sprint("w", i)]
-		least, greatest, sum = min(least, n), max(greatest, n), sum+n
-	}
-	t.Logf("%d turns, at most %d inside; each of the %d had %d to %d", sum, most, steady, least, greatest)
-	if least*2 < sum/steady {
-		t.Errorf("somebody had %d turns, of %d on the average", least, sum/steady)
-	}
-	wantFree(t, permits.New(lock.Dir{Path: dir}, key, size), size)
-}
 
 // wantFree checks that so many permits can be had, and no more.
 func wantFree(t *testing.T, p *permits.Pool, n int) {
