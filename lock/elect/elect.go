@@ -7,15 +7,20 @@
 //
 // # What it can't promise
 //
-// That there is a leader at any time: after one has died, the next one has to find out,
-// which takes as long as the engine needs to take a lock from the dead. On files that is an
-// instant; on PostgreSQL, an instant if the process died, and ten seconds if its machine or
-// network did; on etcd, a lease.
+// That there is a leader at any time. After one has died, or resigned, the next one is
+// whoever waits first in the engine's queue, as soon as the engine has taken the lock from
+// the dead. On files the kernel does that with the end of the process, and its children that
+// hold too. On PostgreSQL the server does it when it sees the connection's end: at once if the
+// process died, after ten seconds if its machine or network did. A leader that is stuck leads
+// on, and so does one that is stopped, for whom pg.Options.Lease is the bound. On etcd the
+// bound for all of these is the lease.
 //
 // That the old leader has stopped when the next one begins, if the old one lost the lock
 // while it lived: its context ends, and it goes on until it looks. A process that was
-// stopped, or a machine that slept, looks late. So what a leader writes must carry the fence,
-// and whoever keeps it must refuse smaller ones:
+// stopped, or a machine that slept, looks late. (On files that is so only if hands remove
+// what they must not, or on a filesystem that is not local; then the loss may show only at
+// the end, as an error of Run.) So what a leader writes must carry the fence, and whoever keeps
+// it must refuse smaller ones:
 //
 //	fence, err := lock.HoldOf(ctx).Fence()
 //
