@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -99,6 +100,12 @@ func TestRunPermits_Obstacle(t *testing.T) {
 		write(t, filepath.Join(dir, name), "my thesis")
 		path := filepath.Join(dir, "slots.lock")
 		_, stderr := wantCode(t, exitNotHad, "run", "-try", "-permits", "1", path, "--", "true")
+		wantText(t, stderr, "no permit of "+path)
+		testkit.Check(t, os.Remove(filepath.Join(dir, name)))
+		if err := os.Symlink("elsewhere", filepath.Join(dir, name)); err != nil {
+			t.Skip("needs symbolic links, to have one in the way: ", err)
+		}
+		_, stderr = wantCode(t, exitNotHad, "run", "-permits", "1", path, "--", "true")
 		wantText(t, stderr, "no permit of "+path)
 	}
 }

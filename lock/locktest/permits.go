@@ -52,7 +52,7 @@ func takePermits(ctx context.Context, l lock.Locker, o order) error {
 			return err
 		}
 		err = o.Room.log("in", int64(held.Number()))
-		time.Sleep(time.Millisecond) // work
+		time.Sleep(10 * time.Millisecond) // work, for longer than it takes the next one to come in
 		if err = errors.Join(err, o.Room.log("out", int64(held.Number())), leave(), held.Release()); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func processesSharePermits(s *subtest) {
 		least, greatest, sum = min(least, n), max(greatest, n), sum+n
 	}
 	average := float64(sum) / processes
-	s.Logf("%d turns, and %d deaths; each of the %d had %d to %d", sum, deaths, processes, least, greatest)
+	s.Logf("%d turns of the %d, each %d to %d, and %d deaths", sum, processes, least, greatest, deaths)
 	switch {
 	case least == 0:
 		s.Error("somebody had none")
