@@ -51,6 +51,9 @@ type permitHold struct {
 	number int
 }
 
+// maxGateLabel is what a lock file takes.
+const maxGateLabel = 8 << 10
+
 // permitFiles are the permits of a lock file, and that file, their gate, as an engine of locks:
 // DIR/slots.lock and DIR/slots.permit-1.lock, as lock.Dir has them, too.
 type permitFiles struct {
@@ -75,7 +78,7 @@ func (f permitFiles) At(key lock.Key) (lock.File, error) {
 	file := f.file
 	file.Path = f.folder + key.Name + f.suffix
 	if key == f.gate {
-		file.Cmd = "wants a permit: " + file.Cmd
+		file.Cmd = shorten("wants a permit: "+file.Cmd, maxGateLabel)
 	}
 	return file, nil
 }

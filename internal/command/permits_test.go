@@ -93,6 +93,14 @@ func TestRunPermits_SamePool(t *testing.T) {
 	other.finish()
 }
 
+// TestRunPermits_LongLabel: what a lock file takes, its gate takes.
+func TestRunPermits_LongLabel(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slots.lock")
+	label := strings.Repeat("x", maxGateLabel)
+	wantCode(t, exitOK, append([]string{"run", "-label", label, path, "--"}, role(t, "exit", "0")...)...)
+	wantCode(t, exitOK, append([]string{"run", "-permits", "1", "-label", label, path, "--"}, role(t, "exit", "0")...)...)
+}
+
 // TestRunPermits_Obstacle: what is no lock file is not waited for.
 func TestRunPermits_Obstacle(t *testing.T) {
 	for _, name := range []string{"slots.lock", "slots.permit-1.lock"} {
