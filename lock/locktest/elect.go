@@ -35,7 +35,7 @@ func kills(few int) (n int, whole bool) {
 // killsTake is how long those who are to be killed may take together.
 func killsTake() time.Duration {
 	n, _ := kills(0)
-	return time.Duration(n) * time.Second
+	return time.Duration(n) * 5 * time.Second
 }
 
 // lead answers when the child leads for the first time. It leads until it is killed.
