@@ -266,24 +266,24 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	if f.file == nil {
 		return f, nil
 	}
-	read := func(file *platform.File) error {
+	read := func(file *platform.File) (*finding, error) {
 		if err := f.read(&a.place, file); err != nil {
-			return pathError("read", path, err)
+			return nil, joined(pathError("read", path, err), file.Close())
 		}
-		return nil
+		return f, nil
 	}
 	if !a.hasOwnLocks() {
-		return f, read(f.file)
+		return read(f.file)
 	}
 	file, err := a.patience.lockOwn(ctx, a, f.file, path, mode)
 	switch {
 	case err == platform.ErrBusy:
-		if err = read(file); err == nil {
+		if _, err = read(file); err == nil {
 			err = a.lockedByKernel(path, f, a.siblingLock)
 		}
 	case errors.Is(err, errors.ErrUnsupported) && file != nil: // BreakForce has not asked the sibling
 		a.fallBack()
-		return f, read(file)
+		return read(file)
 	}
 	if err != nil {
 		return nil, joined(err, file.Close())
@@ -292,7 +292,7 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	if err != nil || !at {
 		return nil, joined(cmp.Or(err, errMoved), file.Close())
 	}
-	return f, read(file)
+	return read(file)
 }
 
 // hasOwnLocks reports whether files here have own locks, which stand for their holders.

@@ -127,7 +127,7 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 		return a.createInPlace(ctx, path, false, mode, at)
 	}
 	a.at(at.created)
-	if err != nil {
+	if err != nil && !own.isLinked(path) {
 		return nil, joined(fmt.Errorf("lock: %w", err), a.discard(own))
 	}
 	own.path = path
@@ -136,6 +136,17 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	}
 	a.at(at.checked)
 	return own, nil
+}
+
+// isLinked reports whether the file has a further name, at path, though link(2) gave an error:
+// a server's answer may be lost, and that to the question put once more is that the name is
+// taken. Source: link(2), BUGS.
+func (o *ownFile) isLinked(path string) bool {
+	if at, err := o.file.IsAt(path); err != nil || !at {
+		return false
+	}
+	holds, err := holdsAnew(path, o.data)
+	return err == nil && holds
 }
 
 // removeLeftover removes the file that a dead process has left aside, under the one name

@@ -27,10 +27,13 @@ type finding struct {
 // nothing is there. Content that can't be understood is no error.
 func (p *place) look(path string) (*finding, error) {
 	f, err := p.find(path)
-	if err == nil && f.file != nil {
-		err = f.read(p, f.file)
+	if err != nil || f.file == nil {
+		return f, err
 	}
-	return f, err
+	if err := f.read(p, f.file); err != nil {
+		return nil, joined(err, f.file.Close())
+	}
+	return f, nil
 }
 
 // find is look for who reads the file later.
@@ -51,7 +54,7 @@ func (p *place) find(path string) (*finding, error) {
 	return f, nil
 }
 
-// read reads the file, and makes f what it finds.
+// read reads the file, and makes f what it finds. The file stays open, whatever comes of it.
 func (f *finding) read(p *place, file *platform.File) (err error) {
 	*f = finding{path: f.path, file: file}
 	if f.info, err = file.Stat(); err == nil {
@@ -62,7 +65,7 @@ func (f *finding) read(p *place, file *platform.File) (err error) {
 		f.content = contentAlien
 		return nil
 	case err != nil:
-		return errors.Join(err, file.Close())
+		return err
 	}
 	f.claim, err = p.decode(f.data)
 	switch {

@@ -168,6 +168,10 @@ func (a *attempt) discard(own *ownFile) error {
 	} else if err != nil {
 		err = joined(err, own.sayReleased())
 	}
+	// It may have the name that it was to be linked to, and nobody could tell.
+	if info, serr := own.file.Stat(); serr != nil || info.Links > 0 {
+		_ = own.sayReleased()
+	}
 	return joined(err, own.file.Close())
 }
 

@@ -76,8 +76,10 @@ func (h *FileHold) letGo() (err error) {
 		a.at(stepEndTold)
 		h.left = true
 	}
-	if cerr := h.own.file.Unlock(); cerr != nil {
-		return joined(err, cerr)
+	if h.own.file.Unlock() != nil {
+		if cerr := h.own.file.Close(); cerr != nil { // that lets go of the lock, too
+			return joined(err, cerr)
+		}
 	}
 	a.at(stepOwnUnlocked)
 	alone := a.siblingLock != nil && a.mode == platform.Exclusive

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -45,7 +46,11 @@ func WriteDurably(path string, contents []byte) error {
 		return errors.Join(err, ignoreNotExist(Remove(temp)))
 	}
 	if err := replaceFile(temp, path); err != nil {
-		return errors.Join(err, Remove(temp))
+		// It may have been done all the same: a disk's, or a server's, answer can be lost.
+		rerr := Remove(temp)
+		if got, gerr := ReadRegular(path, len(contents)); !errors.Is(rerr, fs.ErrNotExist) || gerr != nil || !bytes.Equal(got, contents) {
+			return errors.Join(err, ignoreNotExist(rerr))
+		}
 	}
 	return SyncFolder(filepath.Dir(path))
 }

@@ -258,18 +258,20 @@ func (f *File) Truncate(size int64) error { return f.error("truncate", f.truncat
 
 // Close lets go of turnstile and lock, and then closes the file: closing alone would not
 // do, as a child of this process that is between fork and exec still has it open. (Of
-// 1500 releases without the first step, 721 left the lock held.) After an error, which
-// the kernel gives only for a filesystem that has gone away, the lock may still be
-// held, and the file is open. Closing again does nothing.
+// 1500 releases without the first step, 721 left the lock held.) It is closed after an
+// error, too, which only a filesystem gives that fails, or has gone away: then the lock goes
+// with it, unless a child has it open. (Where locks have descriptors of their own, as
+// gofrs/flock's, it stays open, to be closed again.) Closing again does nothing.
 func (f *File) Close() error {
 	if f == nil || f.closed() {
 		return nil
 	}
 	f.LeaveTurnstile()
-	if err := f.Unlock(); err != nil {
+	err := f.Unlock()
+	if err != nil && !closeUnlocks {
 		return err
 	}
-	return f.error("close", f.close())
+	return errors.Join(err, f.error("close", f.close()))
 }
 
 func (f *File) error(op string, err error) error { return pathError(op, f.path, err) }
@@ -343,15 +345,39 @@ func Remove(path string) error {
 // error then matches fs.ErrExist, and nothing has changed. Of several who rename to
 // one path one succeeds. Where the system, or the filesystem, can't do it at once, a crash
 // may leave the file under both names.
+//
+// The caller alone uses from. So if that has gone to the other name, an error that says
+// otherwise (a disk, or a server, whose answer was lost) is none.
 func RenameNew(from, to string) error {
 	switch err := again(func() error { return renameNew(from, to) }); {
 	case err == nil:
 		return nil
 	case !errors.Is(err, errors.ErrUnsupported):
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) && hasGone(from, to) {
+			return nil
+		}
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
-	if err := os.Link(from, to); err != nil {
+	if err := os.Link(from, to); err != nil && !sameFile(from, to) {
 		return err
 	}
 	return Remove(from)
+}
+
+// hasGone reports whether the file that was at from is at to. The kernel may remember it at
+// from, as it believes the error.
+func hasGone(from, to string) bool {
+	if sameFile(from, to) {
+		return true
+	}
+	_, _, err := look(from)
+	_, _, terr := look(to)
+	return errors.Is(err, fs.ErrNotExist) && terr == nil
+}
+
+// sameFile reports whether two paths lead to one file.
+func sameFile(a, b string) bool {
+	_, one, err1 := look(a)
+	_, other, err2 := look(b)
+	return err1 == nil && err2 == nil && one == other
 }

@@ -17,7 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const ownLocks = true
+const (
+	ownLocks     = true
+	closeUnlocks = true // though unlocking has failed
+)
 
 func (d *descriptor) lock(_ string, mode Mode, wait bool) error {
 	how := unix.LOCK_EX

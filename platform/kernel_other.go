@@ -21,6 +21,10 @@ const kernelLocks = runtime.GOOS != "plan9" && runtime.GOOS != "js" && runtime.G
 // ownLocks: LockFileEx locks are mandatory.
 const ownLocks = kernelLocks && runtime.GOOS != "windows"
 
+// closeUnlocks: gofrs/flock opens the file once more, and closes that only when it has
+// unlocked it.
+const closeUnlocks = false
+
 // lock has package flock open the file at path, and makes sure that it is the same; if
 // it is not, some other file may have been locked for an instant.
 func (d *descriptor) lock(path string, mode Mode, wait bool) error {

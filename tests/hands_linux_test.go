@@ -41,8 +41,10 @@ func init() { roles["scramble"] = scramble }
 
 // scramble acquires the lock at args[0] in all ways again and again, until it is killed, and
 // proves each time by the oracle at args[1] that it is alone, or among readers. It says "+" for
-// each time, and "lost" for a lock that was taken from it.
+// each time, and "lost" for a lock that was taken from it. Where a third argument says so, the
+// filesystem may fail.
 func scramble(args []string) error {
+	fails := func(err error) bool { return len(args) > 2 && errors.Is(err, syscall.EIO) }
 	f := lock.File{Path: args[0], Cmd: "scramble"}
 	o, err := openOracle(args[1])
 	if err != nil {
@@ -52,7 +54,7 @@ func scramble(args []string) error {
 		shared := rand.IntN(2) == 0
 		held, err := scrambleOnce(f, shared)
 		var locked *lock.ErrLocked
-		if errors.As(err, &locked) {
+		if errors.As(err, &locked) || fails(err) {
 			continue
 		} else if err != nil {
 			return err
@@ -70,7 +72,7 @@ func scramble(args []string) error {
 		said := "+"
 		if err := held.Release(); errors.Is(err, lock.ErrLost) {
 			said = "lost"
-		} else if err != nil {
+		} else if err != nil && !fails(err) {
 			return err
 		}
 		fmt.Println(said)
