@@ -45,6 +45,12 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	if err != nil {
 		return before, err
 	}
+	if !platform.OwnLocks { // the sibling's stands for it
+		if err := a.takeSibling(ctx); err != nil {
+			return before, err
+		}
+		defer a.siblingLock.Close()
+	}
 	there, err := a.lookLocked(ctx, a.file.Path, platform.Exclusive)
 	if err == errMoved {
 		return a.inspect(ctx, noList)
