@@ -175,8 +175,8 @@ func (p *place) facts(f *finding, kernel kernelFact) facts {
 		facts.sameKind, facts.copied = p.asLock(c.KernelLock, f.file.ID())
 	}
 	// A holder that could not remove its marked file may have taken the mark away instead:
-	// see sayReleased.
-	if kernel == kernelFree && facts.sameKind && !facts.copied && p.marks() && !f.info.Marked() {
+	// see sayReleased. (On Windows nobody can take it away, and Wine forgets it.)
+	if kernel == kernelFree && facts.sameKind && !facts.copied && p.marks() && platform.OwnLocks && !f.info.Marked() {
 		facts.released = true
 	}
 	if facts.origin == originHere && kernel != kernelHeld {

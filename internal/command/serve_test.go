@@ -160,7 +160,8 @@ func TestServe_Schema(t *testing.T) {
 	}
 	row := report.Locks[1]
 	nonce := row["holder"].(map[string]any)["nonce"].(string)
-	if next := row["next"].([]any); row["path"] != far || next[len(next)-1] != "  holdfast break -force "+nonce+" "+far {
+	word, _ := shellWord(far)
+	if next := row["next"].([]any); row["path"] != far || next[len(next)-1] != "  holdfast break -force "+nonce+" "+word {
 		t.Errorf("of what can't be told it says %v", row)
 	}
 	wantCode(t, exitOK, "break", "-force", nonce, row["path"].(string))
