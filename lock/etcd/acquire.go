@@ -41,10 +41,10 @@ import (
 //	    looks at one revision for its own key, and for the last one in its way that was
 //	    created before it; and so on.
 //	Q3  Without its own key it has nothing, and begins anew.
-//	Q4  To release is to delete the own key, if it is of the revision at which it was created.
+//	Q4  To release is to delete the own key. The number is used again only if the first
+//	    request to do so was answered: one that arrives late meets no later key.
 //
-// So a deletion that arrives late meets no later key of the same name, and two keys of one
-// name are told apart by their create revisions.
+// Two keys of one name are told apart by their create revisions.
 //
 // Creation revisions order the keys, and no key ever comes before one that is there. So who
 // finds nobody before them, once, has the lock until their own key goes: a writer after all
@@ -60,12 +60,12 @@ import (
 // Answers that are lost. A request without an answer is sent again. It can be under way all
 // the same, and arrive after its successor, or when nobody wants the lock any more.
 //
-//	E1  Q1 does nothing if its key is there. So it can be sent twice.
+//	E1  Q1 that is sent again does nothing if its key is there.
 //	E2  The Locker has a key of its own. Its modification revision is the epoch. Q1 does
 //	    nothing if the epoch is not that which it names.
 //	E3  Who has sent a Q1 that was not answered puts the Locker's key in the transaction in
 //	    which they delete their own. From then on there is a later epoch: the request has
-//	    been carried out, or never will be. The number in the name is not used again.
+//	    been carried out, or never will be. The number is not used again.
 //
 // Whatever is sent again is one request, so that a client that asks one member after the
 // other does not meet the one that is silent each time. The Locker's key goes with the
@@ -127,6 +127,7 @@ type place struct {
 	slot    int   // in its name
 	created int64 // its revision; 0 as long as nothing is known of it
 	doubt   bool  // a request to put it may still be under way: E3
+	spoiled bool  // so may one to delete it: Q4
 }
 
 // rival is a key in our way, and a revision at which it was there.
@@ -228,52 +229,15 @@ func (a *attempt) queue(ctx context.Context) (*Hold, error) {
 	return h, nil
 }
 
-// leavePatience bounds how long who gives up waits for their key to be gone.
-const leavePatience = 500 * time.Millisecond
-
-// enter is Q1. When ctx ends before its outcome is known, that is seen to in the background.
+// enter is Q1. On failure there is no key, and none comes, or it is seen to in the
+// background.
 func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
-	type outcome struct {
-		attempt
-		before *rival
-		err    error
-	}
-	came := make(chan outcome, 1)
-	a.locker.users.Add(1) // Close waits for the caller already
-	go func() {
-		defer a.locker.users.Done()
-		o := outcome{attempt: *a}
-		if o.before, o.err = o.put(ctx); o.err == nil && ctx.Err() != nil {
-			o.waited = o.before != nil
-			o.leave()
-			o.err = ctx.Err()
-		}
-		came <- o
-	}()
-	var late <-chan time.Time
-	ended := ctx.Done()
-	for {
-		select {
-		case o := <-came:
-			*a = o.attempt
-			return o.before, o.err
-		case <-ended:
-			ended, late = nil, time.After(leavePatience)
-		case <-late:
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// put is enter without the giving up: ctx ends no request, only the repeating of those
-// that have had no answer.
-func (a *attempt) put(ctx context.Context) (before *rival, err error) {
 	le := a.lease
-	for begun, tries := time.Now(), 0; ctx.Err() == nil; {
+	for begun, tries := time.Now(), 0; ctx.Err() == nil && le.ctx.Err() == nil; {
 		epoch := le.currentEpoch()
-		limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(le.ctx), a.locker.patience())
+		limited, done := a.locker.limit(ctx)
 		answer, err := a.request(limited, epoch)
-		cancel()
+		done()
 		switch {
 		case err == nil && answer.Succeeded:
 			a.created = answer.Header.Revision
@@ -283,7 +247,7 @@ func (a *attempt) put(ctx context.Context) (before *rival, err error) {
 			switch {
 			case len(own) > 0: // an earlier request has put it
 				a.created = own[0].CreateRevision
-				if before, err = a.look(le.ctx); err != nil {
+				if before, err = a.look(ctx); err != nil {
 					a.leave()
 				}
 				return before, err
@@ -301,8 +265,6 @@ func (a *attempt) put(ctx context.Context) (before *rival, err error) {
 			return nil, errAgain
 		case definite(err):
 			return nil, a.never(err)
-		case le.ctx.Err() != nil:
-			return nil, errAgain
 		}
 		a.doubt = true
 		if time.Since(begun) > a.locker.options.Lease {
@@ -311,8 +273,11 @@ func (a *attempt) put(ctx context.Context) (before *rival, err error) {
 		pause(ctx, tries)
 		tries++
 	}
-	return nil, a.never(ctx.Err())
+	return nil, a.never(errAgain)
 }
+
+// leavePatience bounds how long who gives up waits for their key to be gone.
+const leavePatience = 500 * time.Millisecond
 
 // never sees to it that no key comes of what was asked for.
 func (a *attempt) never(why error) error {
@@ -324,27 +289,24 @@ func (a *attempt) never(why error) error {
 	return why
 }
 
-// request is Q1, once.
+// request is Q1, once. Only one that is sent again can find its key.
 func (a *attempt) request(ctx context.Context, epoch int64) (*clientv3.TxnResponse, error) {
-	le := a.lease
-	conditions := []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(le.self), "=", epoch),
-		clientv3.Compare(clientv3.CreateRevision(a.own), "=", 0),
+	le, behind := a.lease, a.folder+a.mode.behind
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(le.self), "=", epoch)}
+	otherwise := []clientv3.Op{clientv3.OpGet(le.self, clientv3.WithKeysOnly()), clientv3.OpGet(a.own, clientv3.WithKeysOnly())}
+	if a.doubt {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(a.own), "=", 0))
 	}
-	behind := a.folder + a.mode.behind
 	if a.try { // a key that is there was created at some revision
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(behind).WithPrefix(), "=", 0))
+		otherwise = append(otherwise, clientv3.OpGet(a.folder, clientv3.WithFirstCreate()...))
 	}
 	return a.locker.client.Txn(ctx).If(conditions...).Then(
 		clientv3.OpPut(a.own, a.value, clientv3.WithLease(le.id)),
 		// Our own is among them, if we wait for all.
 		clientv3.OpGet(behind, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),
 			clientv3.WithLimit(2), clientv3.WithKeysOnly()),
-	).Else(
-		clientv3.OpGet(le.self, clientv3.WithKeysOnly()),
-		clientv3.OpGet(a.own, clientv3.WithKeysOnly()),
-		clientv3.OpGet(a.folder, clientv3.WithFirstCreate()...),
-	).Commit()
+	).Else(otherwise...).Commit()
 }
 
 // look is the look of Q2: at our own key, and at the last one in its way.
@@ -387,12 +349,12 @@ func there(kvs []*mvccpb.KeyValue, created int64) bool {
 // leave deletes our key, and looks who has the lock.
 func (a *attempt) leave() {
 	gone := make(chan struct{})
-	le, p := a.lease, a.place
-	a.locker.users.Add(1) // Close waits for the caller already
+	le, p := a.lease, a.place // which nobody else uses from here on
+	a.locker.users.Add(1)     // Close waits for the caller already
 	go func() {
 		defer a.locker.users.Done()
 		defer close(gone)
-		le.removeAnyhow(p)
+		le.removeAnyhow(&p)
 	}()
 	select {
 	case <-gone:

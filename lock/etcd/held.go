@@ -122,15 +122,15 @@ func (h *Hold) giveBack() error {
 	if !h.lease.alive() {
 		return context.Cause(h.lease.ctx)
 	}
-	limited, cancel := context.WithTimeout(context.Background(), h.locker.releasePatience)
+	limited, cancel := context.WithTimeout(h.lease.ctx, h.locker.releasePatience)
 	defer cancel()
-	was, err := h.lease.remove(limited, h.place)
+	was, err := h.lease.remove(limited, &h.place)
 	switch {
 	case err != nil:
 		h.locker.users.Add(1) // Close waits for us already
 		go func() {
 			defer h.locker.users.Done()
-			h.lease.removeAnyhow(h.place)
+			h.lease.removeAnyhow(&h.place)
 		}()
 		return fmt.Errorf("%w: %w", errUntold, err)
 	case !was:

@@ -210,11 +210,17 @@ func TestOptions(t *testing.T) {
 		}
 		wantIs(t, err, lock.ErrInvalidName)
 	}
-	a, b := open(t, etcd.Options{Prefix: "a/"}), open(t, etcd.Options{Prefix: "b/", Cmd: "test"})
+	a, b := open(t, etcd.Options{Prefix: "a/"}), open(t, etcd.Options{Prefix: "b/", Cmd: `{"a test"}`})
 	k := key()
 	held, other := acquire(t, a, k), acquire(t, b, k)
-	if other.Info().Cmd != "test" || other.Info().Hostname == "" {
+	if other.Info().Cmd != `{"a test"}` || other.Info().Hostname == "" {
 		t.Errorf("info %+v", other.Info())
+	}
+	for e, err := range b.List(limited(t)) {
+		check(t, err)
+		if e.Info == nil || *e.Info != other.Info() {
+			t.Errorf("listed is %+v, want %+v", e.Info, other.Info())
+		}
 	}
 	check(t, held.Release())
 	check(t, other.Release())

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +67,40 @@ func TestCompacted(t *testing.T) {
 	check(t, err)
 	close(compacted)
 	check(t, await(t, "the lock", came).mustHave(t).Release())
+}
+
+// TestWatchBeginsLate: what has gone before the watch began is found by a look, as a member
+// takes its time to tell.
+func TestWatchBeginsLate(t *testing.T) {
+	t.Parallel()
+	w, k := newWire(t, server), key()
+	l, other := open(t, etcd.Options{Client: w.client, Lease: 2 * patience}), open(t, etcd.Options{})
+	held := acquire(t, other, k)
+	asked, released, silence := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(silence) })
+	var once sync.Once
+	w.set(func(w *wire) {
+		w.sent = func(method string, m any) {
+			if method == "Watch" && m.(*pb.WatchRequest).GetCreateRequest() != nil {
+				once.Do(func() {
+					close(asked)
+					<-released
+				})
+			}
+		}
+		w.came = func(method string, m any) {
+			if method == "Watch" && !m.(*pb.WatchResponse).Created {
+				<-silence
+			}
+		}
+	})
+	came := begin(l, limited(t), k)
+	await(t, "a watch", asked)
+	check(t, held.Release())
+	close(released)
+	next := await(t, "the lock", came).mustHave(t)
+	w.set(func(w *wire) { w.sent, w.came = nil, nil })
+	check(t, next.Release())
 }
 
 // TestWatchesOnlyOneBefore: of ten who wait, a release wakes one.

@@ -134,10 +134,18 @@ func (w *wire) delay(kind string, fails bool) (late <-chan struct{}, arrive func
 				}()
 				return errLostOnTheWire
 			}
-			<-let
-			err := r.send(context.WithoutCancel(ctx))
-			over <- err
-			return err
+			select {
+			case <-let:
+				err := r.send(ctx)
+				over <- err
+				return err
+			case <-ctx.Done():
+				go func() {
+					<-let
+					over <- r.late()
+				}()
+				return ctx.Err()
+			}
 		}
 	})
 	return begun, func() error {
