@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -144,4 +145,29 @@ func TestLeaders(t *testing.T) {
 	if seen != 3 {
 		t.Errorf("%d changes", seen)
 	}
+}
+
+// Whoever leads writes with the fence, which grows with each leader.
+func Example() {
+	dir, _ := os.MkdirTemp("", "leader-")
+	defer os.RemoveAll(dir)
+	store := struct{ fence int64 }{} // what refuses a smaller one than it has seen
+	locks, key := lock.Dir{Path: dir}, lock.Key{Space: "app", Name: "leader"}
+	for range 2 { // as two processes would, one after the other
+		err := elect.Run(context.Background(), locks, key, func(ctx context.Context) error {
+			fence, err := lock.HoldOf(ctx).Fence()
+			if err != nil {
+				return err
+			}
+			fmt.Println("leads, with a greater fence:", fence > store.fence)
+			store.fence = fence
+			return nil // resigns; to lead for good, go on until ctx ends
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// leads, with a greater fence: true
+	// leads, with a greater fence: true
 }

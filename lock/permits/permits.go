@@ -58,7 +58,8 @@ type Pool struct {
 	resized chan struct{} // closed, and replaced, by Resize
 }
 
-// New returns a pool of n permits. Nothing is taken.
+// New returns a pool of n permits. Nothing is taken. Of a pool of none, acquiring is
+// lock.ErrInvalidName.
 func New(l lock.Locker, key lock.Key, n int) *Pool {
 	return &Pool{locker: l, key: key, size: n, resized: make(chan struct{})}
 }
