@@ -1,0 +1,89 @@
+package model
+
+// A Case is a machine with all its guards, in which nothing may go wrong.
+type Case struct {
+	Machine
+	Long bool // only -complete runs it
+}
+
+// Cases are those that are explored.
+func Cases() (all []Case) {
+	add := func(name string, long bool, m Machine, roles ...string) {
+		for _, r := range roles {
+			m.Name, m.Roles = name, []Role(r)
+			all = append(all, Case{m, long})
+		}
+	}
+	const short, long = false, true
+
+	// Writers and readers who wait.
+	three := []string{"www", "wwr", "wrr", "rrr"}
+	two := []string{"ww", "wr", "rr"}
+	add("crash", short, Machine{Budget: may(crash, 1)}, three...)
+	add("crashes, sibling removed and replaced", short, Machine{Budget: may(crash, 2, rmS, 1, mvS, 1)}, two...)
+	add("lock file removed", short, Machine{Budget: may(crash, 1, rmP, 1)}, "www", "wwr", "wrr")
+	add("lock file replaced", short, Machine{Budget: may(mvP, 1)}, "www", "wwr", "wrr")
+	add("crash, sibling removed", short, Machine{Budget: may(crash, 1, rmS, 1)}, "www", "wwr")
+	add("sibling replaced", short, Machine{Budget: may(mvS, 1)}, "wwr")
+	add("crash, sibling removed", long, Machine{Budget: may(crash, 1, rmS, 1)}, "wrr", "rrr")
+	add("sibling replaced", long, Machine{Budget: may(mvS, 1)}, "wrr", "rrr")
+	add("crashes, sibling removed", long, Machine{Budget: may(crash, 2, rmS, 1)}, three...)
+	add("crash, sibling removed and replaced", long, Machine{Budget: may(crash, 1, rmS, 1, mvS, 1)}, "www", "wwr")
+	add("crash, lock file removed", long, Machine{Budget: may(crash, 2, rmP, 1)}, three...)
+	add("come again", short, Machine{Budget: may(crash, 1, rmS, 1, again, 2)}, "ww", "wr")
+	add("come again", long, Machine{Budget: may(crash, 1, again, 1)}, three...)
+
+	// A dead holder's lock file, and a dead reclaimer's marker, are there.
+	debris := Machine{Budget: may(crash, 2, rmS, 1), DeadFile: true, DeadMarker: true}
+	add("debris, crashes, sibling removed", short, debris, two...)
+	add("debris, marker and sibling removed", short, Machine{Budget: may(crash, 1, rmM, 1, rmS, 1), DeadFile: true}, "ww", "wr")
+	add("debris, crash", long, Machine{Budget: may(crash, 1, rmS, 1), DeadFile: true, DeadMarker: true}, "www", "wwr")
+
+	// Tries, and who only looks.
+	add("tries", short, Machine{Budget: may(crash, 1, rmS, 1)}, "tt", "tu", "uu", "tw", "ti", "ui", "tr")
+	add("tries and looks", short, Machine{Budget: may(crash, 1)}, "tti", "twi", "wwi", "wri")
+	add("tries and looks", long, Machine{Budget: may(crash, 1, rmS, 1)}, "tti", "tui", "wri", "rri", "wwi")
+
+	// Waits that are cancelled.
+	add("cancelled", short, Machine{Budget: may(cancel, 1, crash, 1)}, "ww", "wr", "rr", "www", "wwr")
+	add("cancelled, sibling removed", short, Machine{Budget: may(cancel, 2, rmS, 1)}, two...)
+	add("cancelled, sibling removed", long, Machine{Budget: may(cancel, 1, rmS, 1)}, three...)
+
+	// A release that fails; a holder that becomes another program; children of the dead.
+	add("unlink fails", short, Machine{Budget: may(noUnl, 1, crash, 1, rmS, 1)}, "ww", "wr")
+	add("unlink fails", long, Machine{Budget: may(noUnl, 2, crash, 1, rmS, 1)}, "www", "wwr")
+	add("exec", short, Machine{Budget: may(execd, 1, rmS, 1)}, "ww", "wr", "www")
+	add("children", short, Machine{Budget: may(child, 1, rmS, 1)}, "ww", "wr", "rr", "www")
+	add("children", long, Machine{Budget: may(child, 2, rmS, 1)}, "www", "wwr", "wrr")
+
+	// Who is stopped is overtaken; and who is only slow.
+	add("stopped", short, Machine{Budget: may(stop, 1, rmS, 1), Queue: true}, "ww", "wr", "rr", "www")
+	add("stopped", long, Machine{Budget: may(stop, 1, crash, 1), Queue: true}, three...)
+	add("slow", short, Machine{Budget: may(crash, 1, rmS, 1), Slow: true}, "ww", "wr", "rr")
+	add("slow", long, Machine{Budget: may(crash, 1), Slow: true}, three...)
+
+	// The sibling is tidied up.
+	add("tidy", short, Machine{Budget: may(crash, 1, again, 1), Tidy: true}, "ww", "wr", "rr")
+	add("tidy, lock file removed", short, Machine{Budget: may(rmP, 1), Tidy: true}, "www", "wwr")
+	add("tidy, slow", short, Machine{Budget: may(crash, 1), Tidy: true, Slow: true}, "ww", "wr", "rr")
+	add("tidy", long, Machine{Budget: may(crash, 1, rmS, 1), Tidy: true}, three...)
+	add("tidy, stopped", long, Machine{Budget: may(stop, 1), Tidy: true, Queue: true}, "www", "wwr", "wrr")
+	add("tidy, debris", short, Machine{Budget: may(crash, 1), Tidy: true, DeadFile: true}, "ww", "wr", "rr", "www", "wwr")
+
+	// The fence.
+	add("fence", short, Machine{Budget: may(crash, 1, rmS, 1), Fence: true}, "ww", "www")
+	add("fence, clock set back", short, Machine{Budget: may(crash, 1, setback, 1), Fence: true, Tidy: true}, "ww", "www")
+
+	// Programs that know less. Those that only create, and flock(1), are kept out and keep
+	// out. Those that steal are as a hand to the others: of participants there are never two.
+	add("O_EXCL only", short, Machine{Budget: may(crash, 1), Beside: true}, "wF", "rF", "wwF", "wrF")
+	add("O_EXCL only, sibling removed", short, Machine{Budget: may(crash, 1, rmS, 1), Beside: true}, "wF", "rF", "wwF")
+	add("flock(1)", short, Machine{Budget: may(crash, 1), Beside: true, Tidy: true}, "wL", "rL", "wwL", "wrL")
+	add("thief by pid", short, Machine{Budget: may(crash, 1)}, "wK", "rK", "wwK", "wrK")
+	add("marker only", short, Machine{Budget: may(crash, 1)}, "wE", "rE", "wwE", "wrE")
+	add("marker only, debris", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true, Beside: true}, "wE", "rE", "wwE")
+	add("O_EXCL only", long, Machine{Budget: may(crash, 2, rmS, 1), Beside: true}, "wwF", "wrF", "rrF")
+	add("thief by pid", long, Machine{Budget: may(crash, 2, rmS, 1)}, "wwK", "wrK")
+	add("marker only", long, Machine{Budget: may(crash, 2, rmS, 1)}, "wwE", "wrE")
+	return all
+}

@@ -1,0 +1,18 @@
+// Package model is the protocol of package lock as a small state machine, and goes through all
+// that can happen in it: each order of the steps of up to three processes, with a crash at any
+// step, a process that is stopped at any step, hands that remove or replace the files at any
+// moment, and programs that know only a part of the protocol.
+//
+// A reader lays steps.go beside lock/acquire.go: a place of the model has the name of the hook
+// in the code (lock/step.go) at which the process stands, and each step is one act, at most
+// one system call that others can notice.
+//
+// In no state may there be two holders, nor a writer beside a reader. No participant removes
+// the file of somebody alive. From each state one can be reached in which everybody alive has
+// had the lock, and after the end the next one can have it. The fence grows. Guards says what
+// each part of the protocol is for: without it there is a counterexample, which is kept in
+// testdata. Open has what no part of it prevents.
+//
+// What the model leaves out: time (who waits long enough is simply one who has not gone on),
+// filesystems that are not trusted, more than one goroutine of a process, Windows.
+package model

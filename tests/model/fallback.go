@@ -1,0 +1,8 @@
+package model
+
+const (
+	fallbackOut = formerPlaces
+	allPlaces   = fallbackOut + 1
+)
+
+func addFallback() {}
