@@ -122,7 +122,7 @@ func (o oracle) enter(shared bool) error {
 	if shared {
 		kind = syscall.F_RDLCK
 	}
-	for {
+	for try := 1; ; try++ {
 		_, err := o.set(syscall.F_SETLK, kind)
 		if err != syscall.EAGAIN && err != syscall.EACCES {
 			return err
@@ -130,6 +130,10 @@ func (o oracle) enter(shared bool) error {
 		other, err := o.set(syscall.F_GETLK, kind)
 		if err != nil {
 			return err
+		}
+		if other.Pid <= 0 && try < 1000 { // of another pid namespace
+			time.Sleep(time.Millisecond)
+			continue
 		}
 		// Who was killed lets go of its files one by one.
 		if other.Type != syscall.F_UNLCK && !isZombie(strconv.Itoa(int(other.Pid))) {

@@ -68,7 +68,8 @@ func serveLies(args []string) error {
 	}
 	l := &liar{RawFileSystem: fs.NewNodeFS(root, &fs.Options{EntryTimeout: &remember, AttrTimeout: &remember})}
 	server, err := fuse.NewServer(l, args[1], &fuse.MountOptions{
-		DirectMountStrict: true, FsName: "holdfast-test", Name: "holdfast", EnableLocks: true, MaxWrite: 128 << 10,
+		DirectMountStrict: true, FsName: "holdfast-test", Name: "holdfast", EnableLocks: true, AllowOther: true,
+		DisabledCapabilities: fuse.CAP_PASSTHROUGH, // the kernel would keep files open, with their locks, that were closed
 	})
 	if err != nil {
 		fmt.Println("needs the right to mount FUSE:", err)
@@ -107,10 +108,18 @@ type liarAt struct {
 	process *testkit.Child
 }
 
+func hasFUSE() error {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // throughLiar gives a way to a folder through a liar.
 func throughLiar(t *testing.T, dir string, remember time.Duration) liarAt {
 	t.Helper()
-	if _, err := os.Stat("/dev/fuse"); err != nil {
+	if err := hasFUSE(); err != nil {
 		t.Skip("needs FUSE: ", err)
 	}
 	at := t.TempDir()

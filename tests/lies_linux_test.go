@@ -26,11 +26,18 @@ func init() { roles["rival"] = rival }
 const rivalPatience = testkit.Patience / 2
 
 // rival does what it is told, a line each, and proves each time by the oracle at args[0] that
-// it is alone.
+// it is alone. With a second argument its locks are for all users, and it may become one.
 func rival(args []string) error {
 	o, err := openOracle(args[0])
 	if err != nil {
 		return err
+	}
+	file := lock.File{Cmd: "rival"}
+	if len(args) > 1 {
+		file.Perm = 0o666
+		if args[1] == "nobody" {
+			err = testkit.BecomeNobody()
+		}
 	}
 	ctx, kept := context.Background(), map[string]*lock.FileHold{}
 	alone := func() error {
@@ -42,21 +49,36 @@ func rival(args []string) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		order, path, _ := strings.Cut(lines.Text(), " ")
 		said := order
+		if err != nil {
+			order = "" // it has failed to become what it is to be
+		}
+		f := file
+		f.Path = path
 		switch order {
 		case "hold":
-			kept[path], err = lock.File{Path: path, Cmd: "rival"}.AcquireWithin(ctx, rivalPatience)
+			if kept[path], err = f.AcquireWithin(ctx, rivalPatience); err == nil {
+				err = o.enter(false)
+			}
+		case "keep": // where age counts, and say if it was taken
+			f.StaleAfter = 2 * time.Second
+			if kept[path], err = f.TryAcquire(ctx); err == nil {
+				go func(lost <-chan struct{}) { <-lost; fmt.Println("lost") }(kept[path].Lost())
+			}
+		case "follow":
+			f.StaleAfter = 2 * time.Second
+			kept[path], err = f.AcquireWithin(ctx, rivalPatience)
 		case "release":
-			err = kept[path].Release()
+			err = errors.Join(o.leave(), kept[path].Release())
 		case "try":
 			var held *lock.FileHold
-			if held, err = (lock.File{Path: path, Cmd: "rival"}).TryAcquire(ctx); err == nil {
+			if held, err = f.TryAcquire(ctx); err == nil {
 				err = errors.Join(alone(), held.Release())
 			} else if errors.As(err, new(*lock.ErrLocked)) {
 				said, err = "locked", nil
 			}
 		case "lock":
 			var held *lock.FileHold
-			if held, err = (lock.File{Path: path, Cmd: "rival"}).AcquireWithin(ctx, rivalPatience); err == nil {
+			if held, err = f.AcquireWithin(ctx, rivalPatience); err == nil {
 				fence, ferr := held.Fence()
 				said = fmt.Sprint("lock ", fence)
 				err = errors.Join(alone(), ferr, held.Release())
@@ -78,7 +100,7 @@ func rival(args []string) error {
 			}
 		}
 		if err != nil {
-			said = "error: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+			said, err = "error: "+strings.ReplaceAll(err.Error(), "\n", "; "), nil
 		}
 		fmt.Println(said)
 	}
