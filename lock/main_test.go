@@ -19,6 +19,7 @@ import (
 // input, a line each, and answers on standard output, a line each.
 var roles = map[string]func(path string, orders *bufio.Scanner){
 	"holder":    holder,
+	"forgetful": forgetful,
 	"parker":    parker,
 	"member":    member,
 	"set-taker": setTaker,

@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -88,17 +90,26 @@ func TestProcessesRaceForDeadLock(t *testing.T) {
 	}
 }
 
+// forgetful acquires a lock, and keeps nothing by which to release it.
+func forgetful(path string, orders *bufio.Scanner) {
+	for orders.Scan() {
+		if _, err := (lock.File{Path: path}).TryAcquire(context.Background()); err != nil {
+			fmt.Println("error:", err)
+			return
+		}
+		for range 5 {
+			runtime.GC() // cleanups run in their own goroutine, some time after
+			time.Sleep(10 * time.Millisecond)
+		}
+		fmt.Println("collected")
+	}
+}
+
 // TestCollectedHeldStaysLocked: a holder that is thrown away keeps its lock; the
 // garbage collector, which closes files that nobody refers to, must not find it.
 func TestCollectedHeldStaysLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
-	if _, err := (lock.File{Path: path}).TryAcquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		runtime.GC() // cleanups run in their own goroutine, some time after
-		time.Sleep(10 * time.Millisecond)
-	}
+	start(t, "forgetful", path).Do("forget", "collected")
 	if err := peek(path + ".flock"); err != platform.ErrBusy {
 		t.Errorf("kernel lock after collection: %v, want %v", err, platform.ErrBusy)
 	}

@@ -56,7 +56,7 @@ func (s suite) Run() int {
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // or each process would sleep for a second at its end
 	os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	return s.M.Run()
+	return testkit.Run(s.M)
 }
 
 // buildFlags are those that these tests were built with, and the command is to be, too.

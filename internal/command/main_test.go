@@ -22,7 +22,7 @@ const (
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(mainVar) == "":
-		os.Exit(m.Run())
+		os.Exit(testkit.Run(m))
 	case len(os.Args) > 2 && os.Args[1] == testCommand:
 		os.Exit(roles[os.Args[2]](os.Args[3:]))
 	}

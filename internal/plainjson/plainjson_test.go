@@ -3,9 +3,14 @@ package plainjson
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"testing"
 	"unicode"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 
 func TestLine(t *testing.T) {
 	want := "a\u009bb\u202ec\x7fd\U000e0001e\u00e9 \n\x1b"

@@ -14,10 +14,11 @@ import (
 // roleVar tells the test binary to play a role instead of running tests.
 const roleVar = "HOLDFAST_TEST_ROLE"
 
-// Main is a TestMain: it runs the tests, or, in a process that Command has prepared, play.
+// Main is a TestMain: it runs the tests, as Run does, or, in a process that Command has
+// prepared, play.
 func Main(m *testing.M, play func(role string, args []string)) {
 	Play(play)
-	os.Exit(m.Run())
+	os.Exit(Run(m))
 }
 
 // Play returns at once, unless this process is to play a role. Then it does not return.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/engine"
 )
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 
 var errGone = errors.New("gone")
 

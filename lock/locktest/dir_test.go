@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/locktest"
 	"github.com/holdfast-go/holdfast/platform"
@@ -15,7 +16,7 @@ func TestMain(m *testing.M) {
 		locktest.Main(openBroken)
 	}
 	locktest.Main(openDir)
-	os.Exit(m.Run())
+	os.Exit(testkit.Run(m))
 }
 
 func openDir(_ context.Context, address string) (lock.Locker, error) {

@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
+
 const api = "/api/advisory-locks"
 
 // lister is an engine that is a function.

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -54,29 +53,12 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 		return 1
 	}
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	if code == 0 && leaks(before) {
-		code = 1
-	}
+	code := testkit.Run(m)
 	if err := server.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest: stop:", err)
 		return 1
 	}
 	return code
-}
-
-// leaks reports, and prints, whether goroutines go on for no reason.
-func leaks(before int) bool {
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "%d goroutines, %d before the tests\n%s\n",
-				runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
-			return true
-		}
-	}
-	return false
 }
 
 // patience bounds what must not hang.

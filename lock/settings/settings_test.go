@@ -3,14 +3,18 @@ package settings_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/settings"
 )
+
+func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 
 var settingsVars = []string{"LOCK_TIMEOUT", "RETRY_MAX_ATTEMPTS", "RETRY_INITIAL_DELAY_MS", "RETRY_MAX_DELAY_MS", "RETRY_BACKOFF_FACTOR"}
 

@@ -25,13 +25,20 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	})
-	code := m.Run()
+	os.Exit(testkit.Run(suite{m}))
+}
+
+// suite runs the tests, and stops the server that they have started.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	code := s.M.Run()
 	if running.Load() {
 		if server, err := startServer(); err == nil {
 			_ = server.Stop()
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // startServer starts the one server that all tests use, on which each has a database.

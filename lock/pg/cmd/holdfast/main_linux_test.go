@@ -53,7 +53,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 		return 1
 	}
-	code := m.Run()
+	code := testkit.Run(m)
 	if err := server.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest: stop:", err)
 		return 1
