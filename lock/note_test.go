@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -330,6 +331,12 @@ func FuzzMemory(f *testing.F) {
 		note, p := lock.Remembered(data)
 		if p != nil && (p.Info.PID == 0 && p.How != lock.EndUnknown || len(p.Note) > lock.SiblingSize) || len(note) > lock.SiblingSize {
 			t.Errorf("%q, %+v", note, p)
+		}
+		// A file that is as long as it can be says the same.
+		if n := lock.SiblingSize - 2 - len(data); n >= 0 {
+			if note2, p2 := lock.Remembered(append(slices.Clone(data), make([]byte, n)...)); note2 != note || !reflect.DeepEqual(p, p2) {
+				t.Errorf("%q, %+v, and with NULs behind it %q, %+v", note, p, note2, p2)
+			}
 		}
 	})
 }

@@ -66,4 +66,3 @@ func TestRun_Failed(t *testing.T) {
 type outcome int
 
 func (o outcome) Run() int { return int(o) }
-
