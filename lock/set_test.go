@@ -70,8 +70,7 @@ func takeSets(dir string, names []string, rounds int) error {
 			if err != nil {
 				return fmt.Errorf("not alone: %w", err)
 			}
-			defer f.Close()
-			if err := os.Remove(mark); err != nil {
+			if err := errors.Join(f.Close(), os.Remove(mark)); err != nil { // Windows removes no open file
 				return fmt.Errorf("not alone: %w", err)
 			}
 		}

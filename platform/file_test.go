@@ -326,6 +326,15 @@ func TestRemove(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(path, 0o400); err != nil { // as one that is left of Update may have it
+		t.Fatal(err)
+	}
+	if err := platform.Remove(path); err != nil {
+		t.Error("read-only: ", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	// A lock file is judged, and then removed, while it is open.
 	f, err := platform.Open(path, os.O_RDWR)
 	if err != nil {

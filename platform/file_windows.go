@@ -105,7 +105,8 @@ func isNotRegular(error) bool { return false }
 func isNoLocks(error) bool { return false }
 
 // removeFile: a file that somebody has open without sharing its deletion, such as one that
-// package os opened, can't be removed; most are open for a moment only.
+// package os opened, can't be removed; most are open for a moment only. One that is read-only
+// can't either, unlike on other systems, until it is no longer.
 func removeFile(path string) error {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -113,6 +114,13 @@ func removeFile(path string) error {
 	}
 	return retry(func() (again bool, err error) {
 		err = windows.DeleteFile(name)
+		if err == windows.ERROR_ACCESS_DENIED {
+			const readOnly = windows.FILE_ATTRIBUTE_READONLY
+			is, aerr := windows.GetFileAttributes(name)
+			if aerr == nil && is&(readOnly|windows.FILE_ATTRIBUTE_DIRECTORY) == readOnly && windows.SetFileAttributes(name, is&^readOnly) == nil {
+				err = windows.DeleteFile(name)
+			}
+		}
 		return err == windows.ERROR_SHARING_VIOLATION ||
 			err == windows.ERROR_ACCESS_DENIED && deletePending(name), err
 	})
