@@ -369,6 +369,7 @@ func (a *attempt) lookWho() {
 	defer cancel()
 	if answer, err := a.locker.client.Get(limited, a.folder, clientv3.WithFirstCreate()...); err == nil {
 		a.holder = firstClaim(answer.Kvs)
+		a.waited = a.waited || len(answer.Kvs) > 0 // whether we were told so or not
 	}
 }
 
