@@ -167,7 +167,8 @@ lets nobody further in, and waits for nobody who is.
 Callers should all give the same N. If not, each takes one of the permits from 1 to their own
 N. So no more than the greatest N run, and who waits for the few keeps back whoever has come
 later. To change N, give another: nothing is taken from those who have a higher number.
-Who is stopped (Ctrl-Z) as the first in the queue keeps back those behind it.
+Who is stopped by Ctrl-Z while it waits (Linux) goes to the end of the queue when it goes
+on; by SIGSTOP, as the first, it keeps back those behind it.
 There are no permits of several LOCKs, or of weight: one call has one permit, and a second
 one, below it, is refused. -shared and -nested are refused, too.
 

@@ -5,6 +5,7 @@ package command
 import (
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -39,4 +40,33 @@ func TestRunPermits_Children(t *testing.T) {
 	}
 	stdout, _ = wantCode(t, exitOK, "status", path)
 	wantNoText(t, stdout, "permit 1")
+}
+
+// TestRunPermits_Stopped: a Ctrl-Z to who waits for all permits keeps nobody back; who goes on
+// is the last, and has not lost the time that was given.
+func TestRunPermits_Stopped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slots.lock")
+	run := func(flags ...string) []string {
+		return append(append(append([]string{"run", "-permits", "1"}, flags...), path, "--"), role(t, "hold")...)
+	}
+	holder := start(t, run()...)
+	holder.expect("ready")
+	cmd := child(t, run("-timeout", "1h")...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as in TestStopped
+	first := startCommand(t, cmd)
+	first.await("waiting for a permit")
+	first.signal(syscall.SIGTSTP)
+	awaitState(t, strconv.Itoa(cmd.Process.Pid), "T")
+	second := start(t, run()...)
+	second.await("waiting for a permit")
+	holder.finish()
+	second.expect("ready")
+	first.signal(syscall.SIGCONT)
+	awaitState(t, strconv.Itoa(cmd.Process.Pid), "RS")
+	wantCode(t, exitNotHad, "run", "-permits", "1", "-try", path, "--", "true")
+	second.finish()
+	first.expect("ready")
+	if code, _, stderr := first.finish(); code != 0 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
 }

@@ -249,10 +249,16 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 	// Acquire goes on beside us, and signals and notices are handled here, one at a time.
 	// So no message can follow the news that it contradicts.
 	results := make(chan result, 1)
-	go func() {
-		held, err := o.acquire(ctx, at)
-		results <- result{held, err}
-	}()
+	begin := func(o runOptions) context.CancelFunc {
+		ctx, giveUp := context.WithCancel(ctx)
+		go func() {
+			held, err := o.acquire(ctx, at)
+			results <- result{held, err}
+		}()
+		return giveUp
+	}
+	giveUp, began := begin(o), time.Now()
+	defer func() { giveUp() }()
 
 	var waits []*waitNotice
 	for _, name := range o.locks {
@@ -273,7 +279,21 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 			if endsWait(s) {
 				cancel(signalled{s})
 			}
+			if o.permits == 0 || !stopsUs(s) {
+				suspend(s)
+				continue
+			}
+			// The first who waits for a permit has the gate, and would keep back all others.
+			giveUp()
+			r := <-results
 			suspend(s)
+			if errors.Is(r.err, context.Canceled) {
+				left := o
+				left.timeout = max(0, o.timeout-time.Since(began))
+				giveUp = begin(left)
+			} else { // it had come just then
+				results <- r
+			}
 		case r := <-results:
 			if ctx.Err() != nil {
 				return nil, a.gaveUp(o, r.held, context.Cause(ctx)), false

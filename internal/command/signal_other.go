@@ -18,6 +18,8 @@ func endsWait(os.Signal) bool { return true }
 // suspend does nothing: no signal stops a process here.
 func suspend(os.Signal) {}
 
+func stopsUs(os.Signal) bool { return false }
+
 // signalNumber is SIGINT's on Unix.
 func signalNumber(os.Signal) int { return 2 }
 

@@ -11,6 +11,9 @@ import (
 // catchStop reports whether SIGTSTP can be caught and still stop us: see suspend.
 const catchStop = true
 
+// stopsUs reports whether suspend stops us for a signal.
+func stopsUs(s os.Signal) bool { return s == syscall.SIGTSTP }
+
 // suspend stops us for SIGTSTP as the kernel would if it were not caught: until somebody
 // sends SIGCONT, and not at all in an orphaned process group, which nobody could continue.
 //
@@ -18,7 +21,7 @@ const catchStop = true
 // the moment. A sigaction of zeros is SIG_DFL on every architecture. The signal goes to
 // this very thread: the process has been stopped, and continued, when tgkill returns.
 func suspend(s os.Signal) {
-	if s != syscall.SIGTSTP {
+	if !stopsUs(s) {
 		return
 	}
 	size := uintptr(8) // of the kernel's sigset_t

@@ -8,4 +8,6 @@ import "os"
 // does not reach the command.
 const catchStop = false
 
+func stopsUs(os.Signal) bool { return false }
+
 func suspend(os.Signal) {}
