@@ -25,6 +25,7 @@ type liar struct {
 	mu      sync.Mutex
 	fault   fault
 	percent int        // of all operations fail
+	sealed  bool       // nothing can be written
 	locks   lockAnswer // nil is honest
 }
 
@@ -92,9 +93,11 @@ func (l *liar) obey(order []string) (answer string) {
 		l.fault.nth, _ = strconv.Atoi(order[2])
 	case "random":
 		l.percent, _ = strconv.Atoi(order[1])
+	case "read-only":
+		l.sealed = true
 	case "disarm":
 		fired := l.fault.nth > 0 && l.fault.seen >= l.fault.nth
-		l.fault, l.percent = fault{}, 0
+		l.fault, l.percent, l.sealed = fault{}, 0, false
 		return fmt.Sprint(fired)
 	case "locks":
 		l.locks = lockAnswers[order[1]]
@@ -170,12 +173,20 @@ func (l *liar) fails(op string) (now, late bool) {
 func (l *liar) do(op string, honest func() fuse.Status) fuse.Status {
 	now, late := l.fails(op)
 	switch {
+	case l.isSealed() && (op == "create" || changing[op] && op != "close" && op != "flock" && op != "unlock" && op != "fsync"):
+		return fuse.EROFS
 	case !now:
 		return honest()
 	case late && changing[op]:
 		honest()
 	}
 	return fuse.EIO
+}
+
+func (l *liar) isSealed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sealed
 }
 
 func (l *liar) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (n uint32, status fuse.Status) {
@@ -221,6 +232,9 @@ func (l *liar) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out 
 }
 
 func (l *liar) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY && l.isSealed() {
+		return fuse.EROFS
+	}
 	return l.do("open", func() fuse.Status { return l.RawFileSystem.Open(cancel, in, out) })
 }
 

@@ -1,0 +1,131 @@
+package tests
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/ledger"
+)
+
+func init() { roles["strained"] = strained }
+
+// strained does what args[1] says in the folder args[0], on one thread, says what came of it,
+// and lives on.
+func strained(args []string) error {
+	runtime.LockOSThread()
+	err := strainedOps[args[1]](context.Background(), args[0])
+	switch {
+	case errors.As(err, new(*lock.ErrLocked)):
+		fmt.Println("locked:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	case err != nil && !errors.Is(err, syscall.EIO):
+		fmt.Println("error:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	case err != nil:
+		fmt.Println("EIO")
+	default:
+		fmt.Println("done")
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+	}
+	return nil
+}
+
+var strainedOps = map[string]func(ctx context.Context, dir string) error{
+	"acquire": func(ctx context.Context, dir string) error {
+		return andRelease(lock.File{Path: filepath.Join(dir, ".lock")}.Acquire(ctx))
+	},
+	"try": func(ctx context.Context, dir string) error {
+		return andRelease(lock.File{Path: filepath.Join(dir, ".lock"), Tidy: true}.TryAcquire(ctx))
+	},
+	"shared": func(ctx context.Context, dir string) error {
+		return andRelease(lock.File{Path: filepath.Join(dir, ".lock")}.AcquireShared(ctx))
+	},
+	"take over": func(ctx context.Context, dir string) error {
+		return andRelease(lock.File{Path: filepath.Join(dir, "dead")}.Acquire(ctx))
+	},
+	"update": func(ctx context.Context, dir string) error {
+		return lock.Update(ctx, filepath.Join(dir, "data"), func([]byte) ([]byte, error) { return []byte("new"), nil })
+	},
+	"append": func(ctx context.Context, dir string) error {
+		_, err := ledger.Ledger{Dir: dir}.Append(ctx, []byte(`{"n":1}`))
+		return err
+	},
+	"dispatch": func(ctx context.Context, dir string) error {
+		c, err := dispatch.Locks{Dir: dir}.Acquire(ctx, "id")
+		if err == nil {
+			_, err = c.Release()
+		}
+		return err
+	},
+}
+
+func andRelease(held *lock.FileHold, err error) error {
+	if err != nil {
+		return err
+	}
+	return held.Release()
+}
+
+// TestCalls: on a filesystem that is trusted, too, a system call that fails, whichever it is, is
+// told at once, or makes no difference; and nothing is kept by a process that lives on.
+func TestCalls(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("needs strace, to have system calls fail")
+	}
+	oracle := filepath.Join(t.TempDir(), "oracle")
+	other := testkit.Start(t, "rival", oracle)
+	after := map[string]string{"update": "update data", "append": "append .", "dispatch": "dispatch .", "take over": "lock dead"}
+	for what := range strainedOps {
+		for _, call := range []string{"flock", "pwrite64", "?unlink,?unlinkat", "?rename,?renameat,renameat2", "statx", "fsync"} {
+			t.Run(what+", "+call, func(t *testing.T) {
+				for n, fired := 1, true; fired; n++ {
+					if n > 100 {
+						t.Fatal("never passes")
+					}
+					dir := t.TempDir()
+					check(t, os.WriteFile(filepath.Join(dir, "data"), []byte("old"), 0o600))
+					deadClaim(t, filepath.Join(dir, "dead"), oracle)
+					log := filepath.Join(t.TempDir(), "log")
+					child := testkit.Command(t, "strained", dir, what)
+					cmd := exec.Command(strace, append([]string{"-f", "-qq", "-o", log, "-e", "trace=" + call,
+						"-e", fmt.Sprintf("inject=%s:error=EIO:when=%d", call, n)}, child.Args...)...)
+					cmd.Env = child.Env
+					c := testkit.StartCommand(t, cmd)
+					said, ok := c.Line()
+					if !ok {
+						t.Skip("needs to be allowed to trace")
+					}
+					if said != "done" && said != "EIO" {
+						t.Errorf("it says: %s", said)
+					}
+					calls, err := os.ReadFile(log)
+					check(t, err)
+					fired = strings.Contains(string(calls), "INJECTED")
+					order, path, _ := strings.Cut(after[what], " ")
+					if order == "" {
+						order, path = "lock", ".lock"
+					}
+					if answer := other.Say(order + " " + filepath.Join(dir, path)); !strings.HasPrefix(answer, order) {
+						t.Errorf("afterwards: %s", answer)
+					}
+					if t.Failed() {
+						t.Fatalf("so with number %d: %s; there are %q\n%s", n, said, namesIn(t, dir), calls)
+					}
+					check(t, c.End())
+				}
+			})
+		}
+	}
+}
