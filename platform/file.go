@@ -358,7 +358,7 @@ func RenameNew(from, to string) error {
 		}
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
-	if err := os.Link(from, to); err != nil && !sameFile(from, to) {
+	if err := os.Link(from, to); err != nil && (errors.Is(err, fs.ErrExist) || !sameFile(from, to)) {
 		return err
 	}
 	return Remove(from)
