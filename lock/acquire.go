@@ -275,6 +275,7 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	if !a.hasOwnLocks() {
 		return read(f.file)
 	}
+	a.at(stepFound)
 	file, err := a.patience.lockOwn(ctx, a, f.file, path, mode)
 	switch {
 	case err == platform.ErrBusy:
@@ -288,10 +289,12 @@ func (a *attempt) lookLocked(ctx context.Context, path string, mode platform.Mod
 	if err != nil {
 		return nil, joined(err, file.Close())
 	}
+	a.at(stepFoundLocked)
 	at, err := file.IsAt(path)
 	if err != nil || !at {
 		return nil, joined(cmp.Or(err, errMoved), file.Close())
 	}
+	a.at(stepFoundChecked)
 	return read(file)
 }
 

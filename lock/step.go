@@ -11,6 +11,10 @@ const (
 	stepChecked        step = "lock file checked"
 	stepWritten        step = "claim written"
 
+	stepFound        step = "file found"         // a lock file, or a marker, that is there already
+	stepFoundLocked  step = "its lock taken"     // of that file
+	stepFoundChecked step = "file found checked" // it is still there
+
 	stepNotAlone step = "readers' file being made" // by another reader, as we find it
 	stepJoined   step = "readers joined"           // by one more
 

@@ -85,5 +85,11 @@ func Cases() (all []Case) {
 	add("O_EXCL only", long, Machine{Budget: may(crash, 2, rmS, 1), Beside: true}, "wwF", "wrF", "rrF")
 	add("thief by pid", long, Machine{Budget: may(crash, 2, rmS, 1)}, "wwK", "wrK")
 	add("marker only", long, Machine{Budget: may(crash, 2, rmS, 1)}, "wwE", "wrE")
+
+	// Fallback mode.
+	add("fallback", short, Machine{Budget: may(crash, 1)}, "bb", "bbb")
+	add("fallback, debris", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bb")
+	add("fallback, debris", long, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bbb")
+	add("fallback, crashes", long, Machine{Budget: may(crash, 2)}, "bb", "bbb")
 	return all
 }

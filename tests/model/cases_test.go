@@ -35,7 +35,7 @@ func TestCases(t *testing.T) {
 	workers := make(chan struct{}, 2)
 	t.Run("all", func(t *testing.T) {
 		for i, c := range cases {
-			t.Run(c.Name+" "+string(c.rolesText()), func(t *testing.T) {
+			t.Run(c.Name+" "+c.rolesText(), func(t *testing.T) {
 				t.Parallel()
 				workers <- struct{}{}
 				defer func() { <-workers }()
@@ -63,14 +63,6 @@ func TestCases(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-func (m *Machine) rolesText() string {
-	b := make([]byte, len(m.Roles))
-	for i, r := range m.Roles {
-		b[i] = byte(r)
-	}
-	return string(b)
 }
 
 // TestGuards: with all guards nothing goes wrong in a guard's case; without that one something

@@ -296,7 +296,11 @@ func (tr *Trace) add(s state, wanted func(*state) bool) state {
 		found, next = true, *to
 		l := Line{Who: a.who, Does: a.does, Disk: m.disk(to)}
 		if a.who >= 0 {
-			l.At = steps[to.proc[a.who].at].name
+			at := steps[to.proc[a.who].at]
+			l.At = at.name
+			if m.Hooks && !at.hook && at.waits != "" {
+				l.At = at.waits
+			}
 		}
 		tr.Steps = append(tr.Steps, l)
 	})

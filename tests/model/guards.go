@@ -46,8 +46,8 @@ const (
 	keepFence
 	nextNumber
 	timeOfDay
-
-	guardCount
+	theRight
+	rightByName
 )
 
 // A Guard is one guard, or two that stand for each other, with a case in which something goes
@@ -151,6 +151,11 @@ var Guards = []Guard{
 		Machine{Roles: []Role("ww"), Budget: may(setback, 1), Fence: true}, fenceBack},
 	{"fence-time", "... and not less than the time", guardList{timeOfDay},
 		Machine{Roles: []Role("ww"), Budget: may(rmS, 1), Fence: true}, fenceBack},
+
+	{"fallback-right", "in fallback mode a dead one's file is removed by who has the right to that", guardList{theRight},
+		Machine{Roles: []Role("bb"), DeadFile: true, DeadMarker: true}, twoHolders},
+	{"fallback-right-by-name", "... which is named after that very file", guardList{rightByName},
+		Machine{Roles: []Role("bbb"), Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, removesMarker},
 }
 
 // Spare are guards on which nothing depends by itself, in any short case: each stands behind

@@ -332,6 +332,14 @@ func (t *turn) removeMarker() {
 	t.s.M = 0
 }
 
+func (m *Machine) rolesText() string {
+	b := make([]byte, len(m.Roles))
+	for i, r := range m.Roles {
+		b[i] = byte(r)
+	}
+	return string(b)
+}
+
 // String describes the case.
 func (m *Machine) String() string {
 	s := m.Name + ":"

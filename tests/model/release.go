@@ -27,7 +27,8 @@ func (t *turn) learn() {
 			s.unheard = 0
 		}
 	}
-	told := s.S != 0 && s.at(s.S).tells == s.unheard || t.me().flags&knows != 0
+	told := s.S != 0 && s.at(s.S).tells != 0 || // of this one, or of one who came later
+		t.me().flags&knows != 0
 	if s.unheard != 0 && !told && s.left[siblingRemoved] == t.m.Budget[siblingRemoved] && s.left[siblingReplaced] == t.m.Budget[siblingReplaced] {
 		t.breaks(deathUnheard)
 	}
@@ -93,7 +94,7 @@ func (t *turn) look(first string) {
 		return
 	}
 	p.flags |= lost
-	t.reach(lockFileRemoved, first+"finds that its lock file is lost")
+	t.reach(lockFileLeft, first+"finds that its lock file is lost")
 }
 
 func (t *turn) removeOwn() {
@@ -116,7 +117,7 @@ func (t *turn) sayReleased() {
 	if t.m.has(saysReleased) {
 		t.s.at(p.own).is |= released
 	}
-	t.reach(lockFileRemoved, "has the claim say that it was released")
+	t.reach(lockFileLeft, "has the claim say that it was released")
 }
 
 // tellEnd writes into the sibling that the lock was released. Readers, and who lost it, don't.
@@ -157,16 +158,16 @@ func (t *turn) tidySibling() {
 	p := t.me()
 	for i := range t.m.Roles {
 		if q := &t.s.proc[i]; i != t.i && q.sib == p.sib && t.m.has(openElsewhere) {
-			t.reach(siblingGone, "leaves the sibling, which others have open")
+			t.reach(siblingStays, "leaves the sibling, which others have open")
 			return
 		}
 	}
 	if t.s.at(p.sib).tells != 0 && t.m.has(keepDeath) {
-		t.reach(siblingGone, "leaves the sibling, which tells of a death")
+		t.reach(siblingStays, "leaves the sibling, which tells of a death")
 		return
 	}
 	if t.s.at(p.sib).fence != 0 && t.m.has(keepFence) {
-		t.reach(siblingGone, "leaves the sibling, which has a fence")
+		t.reach(siblingStays, "leaves the sibling, which has a fence")
 		return
 	}
 	t.reach(tidyAlone, "finds that nobody else has the sibling open")
@@ -174,7 +175,7 @@ func (t *turn) tidySibling() {
 
 func (t *turn) tidyLook() {
 	if t.s.P != 0 && t.m.has(noLockFile) {
-		t.reach(siblingGone, "leaves the sibling, as the lock file is there")
+		t.reach(siblingStays, "leaves the sibling, as the lock file is there")
 		return
 	}
 	t.reach(siblingLooked, "finds no lock file")
@@ -182,7 +183,7 @@ func (t *turn) tidyLook() {
 
 func (t *turn) tidyLookSibling() {
 	if t.s.S != t.me().sib && t.m.has(lookTidy) {
-		t.reach(siblingGone, "finds that the sibling has moved")
+		t.reach(siblingStays, "finds that the sibling has moved")
 		return
 	}
 	t.reach(siblingIdle, "finds the sibling in its place")
@@ -205,6 +206,11 @@ func (t *turn) unlockSibling() {
 	p := t.me()
 	t.s.unlock(p.sib, t.i)
 	p.sib = 0
+	if t.m.Tidy && t.role().reads() && p.flags&tidied == 0 {
+		p.flags |= tidied
+		t.reach(tidiesUp, "unlocks the sibling, and looks whether it can go")
+		return
+	}
 	t.reach(siblingUnlocked, "unlocks the sibling")
 }
 
@@ -212,12 +218,9 @@ func (t *turn) unlockSibling() {
 func (t *turn) after() {
 	p := t.me()
 	switch {
-	case p.flags&clears != 0 && t.m.has(looksAgainForReaders):
+	case p.flags&clears != 0 && t.m.has(looksAgainForReaders) && !t.m.Hooks:
 		p.flags &^= clears
 		t.reach(looksAgain, "looks again whether the readers' file can go")
-	case t.m.Tidy && t.role().reads() && p.flags&tidied == 0:
-		p.flags |= tidied
-		t.reach(tidiesUp, "looks whether the sibling can go")
 	default:
 		t.end("has ended")
 	}
@@ -231,7 +234,7 @@ func (t *turn) end(why string) {
 
 func (t *turn) tidyOpen() {
 	if t.s.P != 0 || t.s.S == 0 {
-		t.end("has nothing to tidy up")
+		t.reach(siblingUnlocked, "has nothing to tidy up")
 		return
 	}
 	t.me().sib = t.s.S
@@ -245,7 +248,8 @@ func (t *turn) tidyLock() {
 		t.tidySibling()
 		return
 	}
-	t.end("leaves the sibling, which is locked")
+	p.sib = 0
+	t.reach(siblingUnlocked, "leaves the sibling, which is locked")
 }
 
 // ---- a reader leaves
@@ -265,7 +269,7 @@ func (t *turn) tryAlone() {
 		t.reach(meetsOthers, "finds other readers")
 	default:
 		p.flags |= clears
-		t.reach(lockFileRemoved, "finds the file locked, and leaves it")
+		t.reach(lockFileLeft, "finds the file locked, and leaves it")
 		t.reach(sharedDropped, "finds the file locked, and tries again")
 	}
 }
@@ -274,7 +278,7 @@ func (t *turn) othersLeft() {
 	p := t.me()
 	t.s.unlock(p.own, t.i)
 	p.flags |= clears
-	t.reach(lockFileRemoved, "leaves the file to the others")
+	t.reach(lockFileLeft, "leaves the file to the others")
 }
 
 func (t *turn) lookAlone() {
@@ -283,7 +287,7 @@ func (t *turn) lookAlone() {
 		t.reach(aloneLooked, "finds the readers' file in its place")
 		return
 	}
-	t.reach(lockFileRemoved, "finds that the readers' file has gone")
+	t.reach(lockFileLeft, "finds that the readers' file has gone")
 }
 
 func (t *turn) removeAlone() {

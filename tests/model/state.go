@@ -24,8 +24,11 @@ type state struct {
 
 // proc is one process.
 type proc struct {
-	at                   place // the step that it has come to
-	sib, own, dead, mark ref   // files it has open: the sibling, its lock file, the one it judges, a marker
+	at place // the step that it has come to
+	// In fallback mode: the file that it is to remove, the one whose right that is, if it is
+	// one, and the right that it has.
+	aim, above, right    ref
+	sib, own, dead, mark ref // files it has open: the sibling, its lock file, the one it judges, a marker
 	flags                flags
 }
 
@@ -36,6 +39,7 @@ const (
 	clears                     // it is to look again whether the readers' file can go
 	lost                       // its lock file was not its own any more
 	knows                      // it has judged who is unheard
+	missed                     // the claim that it judged dead had moved
 	tidied                     // it has tidied up
 	asHolder                   // it died, or was replaced by another program, as a holder
 )
@@ -47,6 +51,7 @@ type inode struct {
 	ex    uint8 // the process, from 1, that has its exclusive kernel lock
 	sh    uint8 // those that have it shared: bits
 	fence uint8 // of a sibling
+	right ref   // in fallback mode: the file that gives the right to remove this one
 	under ref   // of a claim of the former protocol: the sibling that it names; 255: one that is gone
 	tells uint8 // of a sibling: the dead holder, from 1, that it tells of
 }
@@ -187,6 +192,14 @@ func (m *Machine) canonical(s *state) {
 		number(&p.own)
 		number(&p.dead)
 		number(&p.mark)
+		number(&p.aim)
+		number(&p.above)
+		number(&p.right)
+	}
+	for i := range maxFiles { // those that were found lead to more
+		if i < int(next) {
+			number(&file[i].right)
+		}
 	}
 	for i := range next {
 		if u := &file[i].under; *u != 0 && *u != gone && to[*u] != 0 {

@@ -5,7 +5,6 @@ package model
 const (
 	out place = iota
 	siblingOpened
-	siblingGranted
 	siblingLocked
 	siblingChecked
 
@@ -17,6 +16,7 @@ const (
 	abandonsAlone
 	abandonsLooked
 
+	anotherRound
 	lockFileThere
 	fileFound
 	foundLocked
@@ -39,6 +39,7 @@ const (
 	markerLooked
 	markerRemoved
 
+	markerAgain
 	markerThere
 	markerFound
 	markerFoundLocked
@@ -54,12 +55,14 @@ const (
 	ownershipChecked
 	removalFails
 	lockFileRemoved
+	lockFileLeft
 	endTold
 	ownUnlocked
 	tidyAlone
 	siblingIdle
 	siblingLooked
 	siblingGone
+	siblingStays
 	siblingUnlocked
 
 	sharedDropped
@@ -114,7 +117,7 @@ var steps [allPlaces]step
 func init() {
 	for at, s := range map[place]step{
 		// Step 1 of acquire.go: the queue.
-		out:            {name: "out", hook: true, do: (*turn).openSibling},
+		out:            {name: "out", do: (*turn).openSibling},
 		siblingOpened:  {name: "sibling opened", do: (*turn).lockSibling, waits: "about to wait"},
 		siblingLocked:  {name: "sibling locked", hook: true, do: (*turn).checkSibling},
 		siblingChecked: {name: "sibling checked", hook: true, do: (*turn).createFile},
@@ -129,10 +132,11 @@ func init() {
 		abandonsLooked:  {name: "abandons its file, looked", do: (*turn).abandonRemove, gap: true},
 
 		// Step 3: a file is there.
+		anotherRound:  {name: "another round", do: (*turn).createFile},
 		lockFileThere: {name: "lock file there", do: (*turn).openFound},
 		fileFound:     {name: "file found", hook: true, do: (*turn).lockFound, waits: "about to wait"},
 		foundLocked:   {name: "its lock taken", hook: true, do: (*turn).checkFound},
-		foundStands:   {name: "file found stands", hook: true, do: (*turn).readFound},
+		foundStands:   {name: "file found checked", hook: true, do: (*turn).readFound},
 		notAlone:      {name: "readers' file being made", hook: true, do: (*turn).again},
 		readersJoined: {name: "readers joined", hook: true, do: (*turn).clearMarkers, relies: true, holds: true},
 		judges:        {name: "not to be joined", do: (*turn).lockToJudge, waits: "about to wait"},
@@ -153,10 +157,11 @@ func init() {
 		markerRemoved: {name: "marker removed", hook: true, do: (*turn).afterReclaim},
 
 		// A marker is there.
+		markerAgain:       {name: "another marker", do: (*turn).createMarker},
 		markerThere:       {name: "marker there", do: (*turn).openMarker, met: true},
-		markerFound:       {name: "marker found", hook: true, do: (*turn).lockMarkerFound, met: true},
-		markerFoundLocked: {name: "marker's lock taken", hook: true, do: (*turn).checkMarkerFound, met: true},
-		markerFoundStands: {name: "marker found stands", hook: true, do: (*turn).judgeMarker, met: true},
+		markerFound:       {name: "file found", hook: true, do: (*turn).lockMarkerFound, met: true},
+		markerFoundLocked: {name: "its lock taken", hook: true, do: (*turn).checkMarkerFound, met: true},
+		markerFoundStands: {name: "file found checked", hook: true, do: (*turn).judgeMarker, met: true},
 		markerReread:      {name: "dead marker read again", hook: true, do: (*turn).lookDeadMarker, met: true},
 		markerDeadLooked:  {name: "dead marker looked at", do: (*turn).removeDeadMarker, gap: true, met: true},
 
@@ -170,12 +175,14 @@ func init() {
 		ownershipChecked: {name: "ownership checked", hook: true, do: (*turn).removeOwn, relies: true, gap: true},
 		removalFails:     {name: "removal fails", do: (*turn).sayReleased, relies: true},
 		lockFileRemoved:  {name: "lock file removed", hook: true, do: (*turn).tellEnd},
+		lockFileLeft:     {name: "lock file left", do: (*turn).tellEnd},
 		endTold:          {name: "release remembered", hook: true, do: (*turn).unlockOwn},
 		ownUnlocked:      {name: "own lock dropped", hook: true, do: (*turn).tidy},
 		tidyAlone:        {name: "sibling had for itself", do: (*turn).tidyLook, leased: true},
 		siblingLooked:    {name: "no lock file there", do: (*turn).tidyLookSibling, leased: true},
 		siblingIdle:      {name: "sibling not needed", hook: true, do: (*turn).removeSibling, gap: true, leased: true},
 		siblingGone:      {name: "sibling removed", hook: true, do: (*turn).unlockSibling},
+		siblingStays:     {name: "sibling stays", do: (*turn).unlockSibling},
 		siblingUnlocked:  {name: "sibling unlocked", hook: true, do: (*turn).after},
 
 		// A reader leaves.
@@ -239,7 +246,7 @@ func (t *turn) lockSibling() {
 	}
 	if (t.m.Queue || t.m.Slow) && t.overtakes() {
 		t.me().sib = 0
-		t.reach(siblingChecked, "overtakes those who have the sibling's lock alone")
+		t.reach(anotherRound, "overtakes those who have the sibling's lock alone")
 	}
 	t.cancels(leftAtSibling)
 }
@@ -301,7 +308,7 @@ func (t *turn) moved(why string) {
 		t.openAnew(why + ", at the sibling")
 		return
 	}
-	t.reach(siblingChecked, why)
+	t.reach(anotherRound, why)
 }
 
 // giveUp is for a try, and for who can't tell whether a holder lives.
@@ -512,7 +519,7 @@ func (t *turn) judge() {
 	}
 	t.s.unlock(p.dead, t.i)
 	p.dead = 0
-	t.reach(siblingChecked, "can't judge it dead, and looks again later")
+	t.reach(anotherRound, "can't judge it dead, and looks again later")
 }
 
 // ---- reclaim
@@ -545,7 +552,7 @@ func (t *turn) lockMarker() {
 	}
 	if t.s.M != p.mark {
 		p.mark = 0
-		t.reach(claimJudged, "sees that its marker has gone")
+		t.reach(markerAgain, "sees that its marker has gone")
 		return
 	}
 	if t.role().tries() {
@@ -558,7 +565,7 @@ func (t *turn) checkMarker() {
 	if t.s.M != p.mark && t.m.has(lookMarker) {
 		t.s.unlock(p.mark, t.i)
 		p.mark = 0
-		t.reach(claimJudged, "finds that its marker has gone")
+		t.reach(markerAgain, "finds that its marker has gone")
 		return
 	}
 	t.reach(markerChecked, "finds its marker in its place")
@@ -597,6 +604,7 @@ func (t *turn) lookDead() {
 		t.reach(deadLooked, "finds the dead claim in its place")
 		return
 	}
+	p.flags |= missed
 	t.reach(reclaimMoved, "finds that the dead claim has moved")
 }
 
@@ -638,13 +646,14 @@ func (t *turn) discardMarker() {
 
 func (t *turn) afterReclaim() {
 	p := t.me()
-	if t.s.P == p.dead { // it was not removed
+	if p.flags&missed != 0 {
+		p.flags &^= missed
 		t.moved("begins again")
 		return
 	}
 	t.s.unlock(p.dead, t.i)
 	p.dead = 0
-	t.reach(siblingChecked, "lets go of the dead file")
+	t.reach(anotherRound, "lets go of the dead file")
 }
 
 // ---- a marker is there: removeMarker, by takeMarker, or by hold (then p.own is set)
@@ -670,7 +679,7 @@ func (t *turn) backFromMarker(why string) {
 		t.reach(held, why)
 		return
 	}
-	t.reach(claimJudged, why)
+	t.reach(markerAgain, why)
 }
 
 func (t *turn) lockMarkerFound() {
@@ -715,7 +724,7 @@ func (t *turn) judgeMarker() {
 	t.s.unlock(p.mark, t.i)
 	t.s.unlock(p.dead, t.i)
 	p.mark, p.dead = 0, 0
-	t.reach(siblingChecked, "can't judge the marker dead, and looks again later")
+	t.reach(anotherRound, "can't judge the marker dead, and looks again later")
 }
 
 func (t *turn) lookDeadMarker() {

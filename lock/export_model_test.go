@@ -1,0 +1,17 @@
+package lock
+
+import "slices"
+
+// passingSteps are hooks at which a process of the model does not pause.
+var passingSteps = names(stepGranted, stepBusy, stepLooked, stepDying, stepPeeked)
+
+// Passes reports whether a process of the model goes on at a hook.
+func Passes(step string) bool { return slices.Contains(passingSteps, step) }
+
+// NeverLookAgain keeps this process from looking, in the background, whether the readers'
+// file of a lock can go.
+func NeverLookAgain(path string) {
+	clearingMu.Lock()
+	defer clearingMu.Unlock()
+	clearing[path] = true
+}
