@@ -35,6 +35,8 @@ var cures = []struct{ need, cure string }{
 	{"chrom", "install chromium and chromium-driver"},
 	{"python3", "install python3"},
 	{"flock(1)", "install util-linux"},
+	{"mkfs.xfs", "install xfsprogs"},
+	{"mkfs.btrfs", "install btrfs-progs"},
 	{"PostgreSQL", "install postgresql"},
 	{"git", "install git"},
 	{"race detector", "install gcc and libc6-dev"},

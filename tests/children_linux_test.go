@@ -253,3 +253,31 @@ func TestChildren_FUSE(t *testing.T) {
 		t.Errorf("exit code %d: %s; want none trustworthy", code, out)
 	}
 }
+
+// isZombie: a process that was killed lets go of its lock shortly before it has
+// gone, and stays visible until it is waited for.
+func isZombie(pid string) bool {
+	for range 1000 {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") || strings.Contains(string(stat), ") X ") {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+// chaosKillsVar says how many kills there are to be: a few hundred, if it is not set.
+const chaosKillsVar = "HOLDFAST_CHAOS_KILLS"
+
+func chaosKills(t *testing.T) int {
+	text := os.Getenv(chaosKillsVar)
+	if text == "" {
+		return 300
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(chaosKillsVar, ": ", err)
+	}
+	return n
+}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -192,4 +194,42 @@ func countLines(r io.Reader) (n int) {
 		n++
 	}
 	return n
+}
+
+// underLock does the work that must not be done by two at once. The mark is a
+// symbolic link, made in one step, that names its maker; one that was
+// left by a process that was killed is told from a rival's by that process
+// having gone.
+func underLock(path string) error {
+	mark := path + ".mark"
+	for {
+		err := os.Symlink(strconv.Itoa(os.Getpid()), mark)
+		if err == nil {
+			break
+		}
+		owner, rerr := os.Readlink(mark)
+		if !errors.Is(err, fs.ErrExist) || rerr != nil {
+			return fmt.Errorf("mark: %w, %w", err, rerr)
+		}
+		if _, err := os.Stat("/proc/" + owner); err == nil && !isZombie(owner) {
+			return fmt.Errorf("not alone: pid %s is at work too", owner)
+		}
+		if err := os.Remove(mark); err != nil {
+			return fmt.Errorf("not alone: the mark of pid %s went away: %w", owner, err)
+		}
+	}
+	counter := path + ".counter"
+	text, err := os.ReadFile(counter)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	n, _ := strconv.Atoi(string(text))
+	// Renamed into place, so that a kill leaves the old or the new.
+	if err := os.WriteFile(counter+".new", []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(counter+".new", counter); err != nil {
+		return err
+	}
+	return os.Remove(mark)
 }

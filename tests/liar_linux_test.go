@@ -23,14 +23,14 @@ type liar struct {
 	fuse.RawFileSystem
 
 	mu      sync.Mutex
-	fault   fault
+	failure failure
 	percent int        // of all operations fail
 	sealed  bool       // nothing can be written
 	locks   lockAnswer // nil is honest
 }
 
-// A fault is one operation that fails with EIO.
-type fault struct {
+// A failure is one operation that fails with EIO.
+type failure struct {
 	op   string // one of faultOps
 	nth  int    // which one of them; 0: none
 	late bool   // it fails only after it was done
@@ -89,15 +89,15 @@ func (l *liar) obey(order []string) (answer string) {
 	defer l.mu.Unlock()
 	switch order[0] {
 	case "arm":
-		l.fault = fault{op: order[1], late: order[3] == "true"}
-		l.fault.nth, _ = strconv.Atoi(order[2])
+		l.failure = failure{op: order[1], late: order[3] == "true"}
+		l.failure.nth, _ = strconv.Atoi(order[2])
 	case "random":
 		l.percent, _ = strconv.Atoi(order[1])
 	case "read-only":
 		l.sealed = true
 	case "disarm":
-		fired := l.fault.nth > 0 && l.fault.seen >= l.fault.nth
-		l.fault, l.percent, l.sealed = fault{}, 0, false
+		fired := l.failure.nth > 0 && l.failure.seen >= l.failure.nth
+		l.failure, l.percent, l.sealed = failure{}, 0, false
 		return fmt.Sprint(fired)
 	case "locks":
 		l.locks = lockAnswers[order[1]]
@@ -139,7 +139,7 @@ func throughLiar(t *testing.T, dir string, remember time.Duration) liarAt {
 }
 
 // arm has one operation fail, from now on.
-func (l liarAt) arm(f fault) {
+func (l liarAt) arm(f failure) {
 	l.process.Do(fmt.Sprintf("arm,%s,%d,%v", f.op, f.nth, f.late), "done")
 }
 
@@ -163,11 +163,11 @@ func (l *liar) fails(op string) (now, late bool) {
 	if rand.IntN(100) < l.percent {
 		return true, rand.IntN(2) == 0
 	}
-	if l.fault.op != op || l.fault.nth == 0 {
+	if l.failure.op != op || l.failure.nth == 0 {
 		return false, false
 	}
-	l.fault.seen++
-	return l.fault.seen == l.fault.nth, l.fault.late
+	l.failure.seen++
+	return l.failure.seen == l.failure.nth, l.failure.late
 }
 
 func (l *liar) do(op string, honest func() fuse.Status) fuse.Status {

@@ -109,13 +109,13 @@ func rival(args []string) error {
 
 // A lie is one operation of the library, on a filesystem of which one operation fails.
 type lie struct {
-	t      *testing.T
-	dir    string // of its own, on the liar
-	below  string // the same, without the liar
-	fault  fault
-	dead   []byte // the claim of a dead process
-	rival  *testkit.Child
-	oracle oracle
+	t       *testing.T
+	dir     string // of its own, on the liar
+	below   string // the same, without the liar
+	failure failure
+	dead    []byte // the claim of a dead process
+	rival   *testkit.Child
+	oracle  oracle
 }
 
 // lieOps are what the library is asked for. Each prepares, and returns what is done on a
@@ -434,10 +434,10 @@ func TestLies(t *testing.T) {
 						}
 						folder := fmt.Sprintf("%s %d", strings.NewReplacer(",", "", " ", "-").Replace(title), n)
 						l := &lie{t: t, dir: filepath.Join(fsys.dir, folder), below: filepath.Join(dir, folder),
-							fault: fault{op: failing, nth: n, late: late}, dead: dead, rival: other, oracle: o}
+							failure: failure{op: failing, nth: n, late: late}, dead: dead, rival: other, oracle: o}
 						check(t, os.Mkdir(l.below, 0o755))
 						do, then := op(l)
-						fsys.arm(l.fault)
+						fsys.arm(l.failure)
 						var err error
 						testkit.Promptly(t, title, func() { err = do(context.Background()) })
 						fired = fsys.disarm()

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,4 +137,68 @@ func below(t *testing.T, dir string) (files []string) {
 		return err
 	}))
 	return files
+}
+
+func scrambleOnce(f lock.File, shared bool) (*lock.FileHold, error) {
+	ctx := context.Background()
+	acquire, try := f.Acquire, f.TryAcquire
+	if shared {
+		acquire, try = f.AcquireShared, f.TryAcquireShared
+	}
+	switch rand.IntN(4) {
+	case 0:
+		return try(ctx)
+	case 1: // and gives up, as a rule
+		limited, cancel := context.WithTimeout(ctx, rand.N(20*time.Millisecond))
+		defer cancel()
+		held, err := acquire(limited)
+		if err != nil && limited.Err() != nil {
+			return nil, &lock.ErrLocked{}
+		}
+		return held, err
+	}
+	return acquire(ctx)
+}
+
+// An oracle knows nothing of holdfast: it is the kernel's record lock on a file of its own,
+// which says who else has it.
+type oracle struct {
+	file *os.File
+	at   int64 // the byte that stands for the lock
+}
+
+func openOracle(path string) (oracle, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	return oracle{file: f}, err
+}
+
+func (o oracle) set(cmd int, kind int16) (l syscall.Flock_t, err error) {
+	l = syscall.Flock_t{Type: kind, Start: o.at, Len: 1}
+	return l, syscall.FcntlFlock(o.file.Fd(), cmd, &l)
+}
+
+func (o oracle) enter(shared bool) error {
+	kind := int16(syscall.F_WRLCK)
+	if shared {
+		kind = syscall.F_RDLCK
+	}
+	for {
+		_, err := o.set(syscall.F_SETLK, kind)
+		if err != syscall.EAGAIN && err != syscall.EACCES {
+			return err
+		}
+		other, err := o.set(syscall.F_GETLK, kind)
+		if err != nil {
+			return err
+		}
+		// Who was killed lets go of its files one by one.
+		if other.Type != syscall.F_UNLCK && !isZombie(strconv.Itoa(int(other.Pid))) {
+			return fmt.Errorf("NOT ALONE: pid %d is in there too (kind %d, ours %d)", other.Pid, other.Type, kind)
+		}
+	}
+}
+
+func (o oracle) leave() error {
+	_, err := o.set(syscall.F_SETLK, syscall.F_UNLCK)
+	return err
 }
