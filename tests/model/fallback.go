@@ -250,25 +250,37 @@ func (t *turn) rightJudge() {
 		t.aim(p.aim, "finds that nobody has the right any more")
 	case !t.s.gone(t.s.at(r).maker):
 		t.fails("finds that its owner is alive")
-	case p.above != 0:
-		t.fails("finds the dead one's right to a right") // once more would be the same again
+	case p.above != 0 && p.above != t.base():
+		t.fails("finds the third right in a row of dead ones") // which takes three crashes
 	default:
 		p.above = p.aim
 		t.aim(r, "finds that its owner is dead")
 	}
 }
 
+// base is the file that it all is about: a marker, its own lock file, or a dead one's.
+func (t *turn) base() ref {
+	p := t.me()
+	switch {
+	case p.own != 0 && p.mark == 0:
+		return p.own
+	case p.mark != 0 && (p.own != 0 || t.s.at(p.mark).maker != t.number()):
+		return p.mark
+	}
+	return p.dead
+}
+
 // fails gives up the removal. Who has the right is alive, and removes the file.
 func (t *turn) fails(why string) {
 	p := t.me()
 	switch {
-	case p.own != 0 && p.aim == p.own:
+	case p.own != 0 && t.base() == p.own:
 		p.aim, p.above = 0, 0
 		t.reach(fallbackRetries, why+", and tries again")
 	case p.own != 0:
 		p.aim, p.above, p.mark = 0, 0, 0
 		t.reach(fallbackHeld, why+", and leaves it")
-	case p.mark != 0 && p.aim != p.mark && p.above != p.mark:
+	case p.mark != 0 && t.base() == p.dead:
 		p.aim, p.above = 0, 0
 		t.reach(fallbackDeadMoved, why+", and gives up its marker")
 	default:
@@ -350,7 +362,9 @@ func (t *turn) removed(why string) {
 	p := t.me()
 	p.right = 0
 	if up := p.above; up != 0 { // a dead one's right: now for the file itself
-		p.above = 0
+		if p.above = 0; up != t.base() {
+			p.above = t.base()
+		}
 		t.aim(up, why)
 		return
 	}

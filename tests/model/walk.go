@@ -214,7 +214,7 @@ func (m *Machine) Sample(r *rand.Rand, n int) (walks []*Walk) {
 // they can, and what befalls them, and the files, does so here.
 func (m *Machine) Along(tr *Trace) *Walk {
 	m = m.paused()
-	var moved [maxProcs]int // moves by each process that are not replayed yet
+	var moved, after [maxProcs]int // moves that each process is ahead; and that it has made after the schedule
 	k := 0
 	return m.walk(func(s *state, all []choice) int {
 		for ; k < len(tr.Steps); k++ {
@@ -235,13 +235,17 @@ func (m *Machine) Along(tr *Trace) *Walk {
 				return n
 			}
 		}
-		// The schedule is over: the first who can goes on, so that all end.
+		// The schedule is over: all go on in turn, so that all end.
+		best := -1
 		for n, c := range all {
-			if !c.act.isEnv {
-				return n
+			if !c.act.isEnv && (best < 0 || after[c.act.who] < after[all[best].act.who]) {
+				best = n
 			}
 		}
-		return -1
+		if best >= 0 {
+			after[all[best].act.who]++
+		}
+		return best
 	})
 }
 
