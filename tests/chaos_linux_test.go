@@ -197,7 +197,8 @@ func (s *storm) start(i int) {
 
 const (
 	// pace is how long the driver waits before it looks whether to go on, at most.
-	pace       = 3 * time.Millisecond
+	pace = 3 * time.Millisecond
+	// usualTurns are those of chaos.turns.
 	usualTurns = 4
 )
 

@@ -139,6 +139,8 @@ func below(t *testing.T, dir string) (files []string) {
 	return files
 }
 
+// scrambleOnce acquires a lock in one of several ways. Where it has given up, the error is an
+// *lock.ErrLocked.
 func scrambleOnce(f lock.File, shared bool) (*lock.FileHold, error) {
 	ctx := context.Background()
 	acquire, try := f.Acquire, f.TryAcquire
