@@ -23,7 +23,8 @@ need chromedriver chromium-driver # which this drives
 need git git           # a release is rehearsed
 [ -x /usr/sbin/mkfs.xfs ] || need mkfs.xfs xfsprogs # chaos is raised on these filesystems, too
 [ -x /usr/sbin/mkfs.btrfs ] || need mkfs.btrfs btrfs-progs
-need python3 python3   # programs in another language take part
+need python3 python3   # programs in other languages take part
+need node nodejs
 [ -x /usr/sbin/pgbouncer ] || need pgbouncer pgbouncer # a pooler before it is found out
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
 	need initdb postgresql # the engine on it is tested with a real server

@@ -56,25 +56,25 @@ func claimant(args []string) error {
 	return nil
 }
 
-// python3 returns the interpreter itself, which may stand behind a wrapper.
-func python3(t *testing.T) string {
+// node returns the interpreter itself, which may stand behind a wrapper.
+func node(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	out, err := exec.Command("node", "-p", "process.execPath").Output()
 	if err != nil {
-		t.Skip("needs python3, to have a program in another language take part: ", err)
+		t.Skip("needs node, to have a dispatcher in its own language take part: ", err)
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// TestDispatch_WithAnotherLanguage: programs in another language, which know the
-// format and its rules but no kernel lock, and ours contend for one id. Theirs die
+// TestDispatch_WithAnotherLanguage: dispatchers of the published module's rules, in its
+// language, which know no kernel lock, and ours contend for one id. Theirs die
 // where that leaves a dead claim, or a marker, behind; ours die anywhere. Never do
 // two have the id: each puts up a mark that only one can put up, and of all claims
 // that are written down none begins before the one before has been given up, or its
 // process has died. In the end the id is free without a hand.
 func TestDispatch_WithAnotherLanguage(t *testing.T) {
-	const each, enough = 3, 400
-	interpreter := python3(t)
+	const each, least, enough = 3, 60, 400
+	interpreter := node(t)
 	dir, aside := t.TempDir(), t.TempDir()
 	log, stop := filepath.Join(aside, "log"), filepath.Join(aside, "stop")
 	t.Cleanup(func() { os.WriteFile(stop, nil, 0o600) }) // whatever happens
@@ -82,7 +82,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 	var theirs []*exec.Cmd
 	deaths := make(chan int, each)
 	for range each {
-		cmd := exec.Command(interpreter, "-I", "-S", filepath.Join("testdata", "dispatcher.py"), dir, dispatchID, log, stop)
+		cmd := exec.Command(interpreter, filepath.Join("testdata", "dispatcher.mjs"), dir, dispatchID, log, stop)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		check(t, err)
@@ -104,8 +104,19 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 		return bytes.Count(text, []byte(word))
 	}
 	begun := time.Now()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%d claims of ours, %d of theirs", count("acquired go"), count("acquired node"))
+		}
+	})
+	had := 0
 	eventually(t, "claims enough on both sides", func() bool {
-		time.Sleep(rand.N(100 * time.Millisecond)) // any instruction
+		// On a busy machine a process may take longer to begin than it would live.
+		if had+each > count("acquired go") {
+			return false
+		}
+		had = count("acquired go")
+		time.Sleep(rand.N(50 * time.Millisecond)) // any instruction
 		i := rand.IntN(each)
 		ours[i].Process.Kill()
 		if err := ours[i].Wait(); !strings.Contains(fmt.Sprint(err), "killed") {
@@ -113,7 +124,11 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 		}
 		killed++
 		ours[i] = launch()
-		return count("acquired go") >= enough && count("acquired python") >= enough
+		want := enough
+		if time.Since(begun) > 20*time.Second { // on a busy machine
+			want = least
+		}
+		return min(count("acquired go"), count("acquired node")) >= want
 	})
 	check(t, os.WriteFile(stop, nil, 0o600))
 	died := 0
@@ -126,7 +141,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 		}
 	}
 	t.Logf("%d claims of ours (%d processes killed), %d of theirs (%d killed) in %v",
-		count("acquired go"), killed, count("acquired python"), died, time.Since(begun).Round(time.Millisecond))
+		count("acquired go"), killed, count("acquired node"), died, time.Since(begun).Round(time.Millisecond))
 	checkClaims(t, log)
 
 	// What the dead have left goes when the next one comes, a marker when the next
