@@ -29,7 +29,7 @@ func TestLies_Locks(t *testing.T) {
 				path, oracle := filepath.Join(fsys.dir, ".lock"), filepath.Join(t.TempDir(), "oracle")
 				crowd := newCrowd(t, 5, func(int) *exec.Cmd { return play(t, "scramble", path, oracle, "EIO") })
 				fsys.process.Do(fmt.Sprintf("random,%d", percent), "done")
-				kills := chaosKills(t) / 6
+				kills := chaosKills(t) / 10
 				for range kills {
 					time.Sleep(rand.N(8 * time.Millisecond)) // any instruction
 					crowd.killOne()
