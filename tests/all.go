@@ -39,6 +39,7 @@ var cures = []struct{ need, cure string }{
 	{"mkfs.xfs", "install xfsprogs"},
 	{"mkfs.btrfs", "install btrfs-progs"},
 	{"PostgreSQL", "install postgresql"},
+	{"etcd-server", "install etcd-server"},
 	{"git", "install git"},
 	{"gcc", "install gcc and libc6-dev"},
 	{"race detector", "install gcc and libc6-dev"},

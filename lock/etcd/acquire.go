@@ -268,7 +268,7 @@ func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
 		}
 		a.doubt = true
 		if time.Since(begun) > a.locker.options.Lease {
-			return nil, a.never(fmt.Errorf("%w: %w", errSilent, err))
+			return nil, a.never(fmt.Errorf("%w: %v", errSilent, err))
 		}
 		pause(ctx, tries)
 		tries++

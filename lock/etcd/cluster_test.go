@@ -12,13 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 )
 
 // A cluster is a real one, each of whose members is a process of its own: this test binary,
@@ -37,7 +37,9 @@ type member struct {
 // memberConfig is handed to the process.
 type memberConfig struct {
 	Name, Dir, Client, Peer, Cluster string
-	Token                            uint // how long a token is good for, in seconds
+	Token                            uint   // how long a token is good for, in seconds
+	Secure                           string // a folder with cert.pem and key.pem, for TLS; none if it is empty
+	Program                          string // an etcd that is run instead of ours, if it is set
 }
 
 // memberVar tells a process to be a member.
@@ -45,28 +47,33 @@ const memberVar = "HOLDFAST_ETCD_MEMBER"
 
 // startCluster starts n members, and returns when all of them answer. The ports that were
 // free may be others' by then: so it tries again.
-func startCluster(n int) (c *cluster, err error) {
+func startCluster(n int, kind memberConfig) (c *cluster, err error) {
 	for range 5 {
-		if c, err = tryCluster(n); err == nil {
+		if c, err = tryCluster(n, kind); err == nil {
 			break
 		}
 	}
 	return c, err
 }
 
-func tryCluster(n int) (*cluster, error) {
+func tryCluster(n int, kind memberConfig) (*cluster, error) {
 	dir, err := os.MkdirTemp("", "holdfast-etcd-")
 	if err != nil {
 		return nil, err
 	}
 	c := &cluster{dir: dir}
+	kind.Token = 1
 	var all []string
 	for i := range n {
-		m := &member{config: memberConfig{Name: fmt.Sprint("m", i), Dir: filepath.Join(dir, fmt.Sprint("m", i)), Token: 1}}
+		m := &member{config: kind}
+		m.config.Name, m.config.Dir = fmt.Sprint("m", i), filepath.Join(dir, fmt.Sprint("m", i))
 		for _, url := range []*string{&m.config.Client, &m.config.Peer} {
 			if *url, err = freeURL(); err != nil {
 				return nil, err
 			}
+		}
+		if kind.Secure != "" {
+			m.config.Client = strings.Replace(m.config.Client, "http:", "https:", 1)
 		}
 		all = append(all, m.config.Name+"="+m.config.Peer)
 		c.members = append(c.members, m)
@@ -131,7 +138,10 @@ func (m *member) start() <-chan error {
 }
 
 func (m *member) kill() {
-	_ = m.cmd.Process.Kill()
+	m.alive.Close()
+	if m.config.Program == "" { // else it is for our process to end it
+		_ = m.cmd.Process.Kill()
+	}
 	_ = m.cmd.Wait()
 }
 
@@ -150,6 +160,9 @@ func beMember(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
+	if c.Program != "" {
+		return runMember(c)
+	}
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster, cfg.AuthTokenTTL = c.Name, c.Dir, c.Cluster, c.Token
 	client, err := url.Parse(c.Client)
@@ -165,6 +178,9 @@ func beMember(text string) error {
 	if !strings.Contains(c.Cluster, ",") {
 		cfg.TickMs, cfg.ElectionMs = 50, 500 // so that a lease can be of one second
 	}
+	if c.Secure != "" {
+		cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = filepath.Join(c.Secure, certFile), filepath.Join(c.Secure, keyFile)
+	}
 	cfg.UnsafeNoFsync = true
 	cfg.BcryptCost = 4
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
@@ -178,6 +194,40 @@ func beMember(text string) error {
 	return nil
 }
 
+// runMember has another etcd be the member, until who started us ends.
+func runMember(c memberConfig) error {
+	cmd := exec.Command(c.Program, "--name", c.Name, "--data-dir", c.Dir,
+		"--listen-client-urls", c.Client, "--advertise-client-urls", c.Client,
+		"--listen-peer-urls", c.Peer, "--initial-advertise-peer-urls", c.Peer, "--initial-cluster", c.Cluster,
+		"--heartbeat-interval", "50", "--election-timeout", "500", "--logger", "zap", "--log-level", "fatal")
+	if runtime.GOARCH != "amd64" {
+		cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Client}, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for { // until it is there
+		if _, err := client.Get(ctx, "ready"); err == nil {
+			break
+		} else if ctx.Err() != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return nil
+}
+
 func (c *cluster) endpoints() (all []string) {
 	for _, m := range c.members {
 		all = append(all, m.config.Client)
@@ -185,9 +235,9 @@ func (c *cluster) endpoints() (all []string) {
 	return all
 }
 
-func (c *cluster) client(t testing.TB, options ...grpc.DialOption) *clientv3.Client {
+func (c *cluster) client(t testing.TB) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), DialOptions: options})
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), TLS: c.tls(t)})
 	check(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -196,34 +246,15 @@ func (c *cluster) client(t testing.TB, options ...grpc.DialOption) *clientv3.Cli
 // newCluster is a test's own.
 func newCluster(t testing.TB, n int) *cluster {
 	t.Helper()
-	c, err := startCluster(n)
+	c, err := startCluster(n, memberConfig{})
 	check(t, err)
 	t.Cleanup(c.end)
 	return c
 }
 
-// leader waits until all members that run agree on one.
-func (c *cluster) leader(t testing.TB, client *clientv3.Client) *member {
-	t.Helper()
-	var found *member
-	eventually(t, "a leader", func() bool {
-		for _, m := range c.members {
-			ctx, cancel := context.WithTimeout(context.Background(), patience/10)
-			status, err := client.Status(ctx, m.config.Client)
-			cancel()
-			if err == nil && status.Leader == status.Header.MemberId {
-				found = m
-				return true
-			}
-		}
-		return false
-	})
-	return found
-}
-
 // withUsers has the cluster let in users only: root, and app, who may read and write the
-// prefix. It returns a client of root's.
-func (c *cluster) withUsers(t testing.TB) *clientv3.Client {
+// prefix.
+func (c *cluster) withUsers(t testing.TB) {
 	t.Helper()
 	admin := c.client(t)
 	ctx := limited(t)
@@ -241,7 +272,12 @@ func (c *cluster) withUsers(t testing.TB) *clientv3.Client {
 	check(t, err)
 	_, err = admin.AuthEnable(ctx)
 	check(t, err)
-	root, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), Username: "root", Password: "root"})
+}
+
+// root is a client of the one who may do anything.
+func (c *cluster) root(t testing.TB) *clientv3.Client {
+	t.Helper()
+	root, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), Username: "root", Password: "root", TLS: c.tls(t)})
 	check(t, err)
 	t.Cleanup(func() { root.Close() })
 	return root

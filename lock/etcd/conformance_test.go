@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -24,20 +25,20 @@ func (o own) Close() error {
 	return o.client.Close()
 }
 
-// userPrefix marks the address of locks that are had as a user.
-const userPrefix = "user "
-
-// openAt opens the locks at "LEASE ENDPOINT,...".
+// openAt opens the locks at "LEASE ENDPOINT,...", or, as a user and by TLS, at
+// "LEASE ENDPOINT,... CERTIFICATE".
 func openAt(ctx context.Context, address string) (lock.Locker, error) {
-	address, user := strings.CutPrefix(address, userPrefix)
-	span, endpoints, _ := strings.Cut(address, " ")
-	lease, err := time.ParseDuration(span)
+	parts := strings.Fields(address)
+	lease, err := time.ParseDuration(parts[0])
 	if err != nil {
 		return nil, err
 	}
-	c := clientv3.Config{Endpoints: strings.Split(endpoints, ","), Logger: zap.NewNop()}
-	if user {
+	c := clientv3.Config{Endpoints: strings.Split(parts[1], ","), Logger: zap.NewNop()}
+	if len(parts) > 2 {
 		c.Username, c.Password = "app", "secret"
+		if c.TLS, err = trusting(parts[2]); err != nil {
+			return nil, err
+		}
 	}
 	client, err := clientv3.New(c)
 	if err != nil {
@@ -70,15 +71,17 @@ func engine(address string, admin *clientv3.Client) locktest.Engine {
 	}
 }
 
-const suiteLease = "3s"
-
 func TestConformance(t *testing.T) {
-	locktest.Run(t, engine(suiteLease+" "+strings.Join(server.endpoints(), ","), server.client(t)))
+	locktest.Run(t, engine("3s "+joined(server), server.client(t)))
 }
 
-// TestConformanceAsUser is of three members, who let in users.
+// TestConformanceAsUser is of three members that are reached by TLS, by a user whose tokens
+// expire all the time. It takes minutes, and is run if HOLDFAST_ETCD_WHOLE is set; TestToken
+// is a part of it that always runs.
 func TestConformanceAsUser(t *testing.T) {
-	c := newCluster(t, 3)
-	admin := c.withUsers(t)
-	locktest.Run(t, engine(userPrefix+suiteLease+" "+joined(c), admin))
+	if os.Getenv("HOLDFAST_ETCD_WHOLE") == "" {
+		return
+	}
+	c := guarded(t)
+	locktest.Run(t, engine(c.address("10s"), c.root(t)))
 }

@@ -124,7 +124,7 @@ func (l *Locker) use() error {
 // patience bounds one answer; a step that has had none in a lease's time has failed.
 func (l *Locker) patience() time.Duration { return l.options.Lease / 4 }
 
-// limit bounds one request. The member is not told how long: that has a price, and it is
+// limit bounds one request, which then ends as cancelled. The member is not told how long: that has a price, and it is
 // of no use to it.
 func (l *Locker) limit(ctx context.Context) (limited context.Context, done func()) {
 	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -159,7 +159,7 @@ func (l *Locker) step(ctx context.Context, ask func(context.Context) error) erro
 		case ctx.Err() != nil:
 			return errors.Join(context.Cause(ctx), err)
 		case time.Since(begun) > l.options.Lease:
-			return fmt.Errorf("%w: %w", errSilent, err)
+			return fmt.Errorf("%w: %v", errSilent, err)
 		}
 		pause(ctx, tries)
 	}

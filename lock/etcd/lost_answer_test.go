@@ -98,6 +98,28 @@ func TestRequestLateAndCancelled(t *testing.T) {
 	wantNoKeys(t, admin, self)
 }
 
+// TestNeverAnswered: a cluster that says nothing ends a wait, with an error that is nobody's
+// cancelling.
+func TestNeverAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client, Lease: time.Second})
+	w.set(func(w *wire) {
+		w.unary = func(ctx context.Context, method string, r request) error {
+			if method != "Txn" {
+				return r.send(ctx)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	_, err := l.Acquire(limited(t), key())
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrTimeout) {
+		t.Errorf("error is %v", err)
+	}
+	w.set(func(w *wire) { w.unary = nil })
+}
+
 // TestAnswerToTryLost: another's lock is not taken for ours.
 func TestAnswerToTryLost(t *testing.T) {
 	w := newWire(t, server)

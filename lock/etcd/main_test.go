@@ -19,6 +19,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// serverVar names an etcd to be tested with, of another version say: the path of the
+// program.
+const serverVar = "HOLDFAST_ETCD_SERVER"
+
 // server is the cluster, of one member, that most tests share.
 var server *cluster
 
@@ -37,11 +41,12 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if server, err = startCluster(1); err != nil {
+	if server, err = startCluster(1, memberConfig{Program: os.Getenv(serverVar)}); err != nil {
 		fmt.Fprintln(os.Stderr, "etcd: ", err)
 		return 1
 	}
 	defer server.end()
+	defer endGuarded()
 	before := runtime.NumGoroutine()
 	code := m.Run()
 	if code == 0 && leaks(before) {

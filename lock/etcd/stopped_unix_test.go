@@ -65,36 +65,3 @@ func TestHolderKilled(t *testing.T) {
 	t.Logf("had the lock %v after SIGKILL for its holder, whose lease is 1 s", time.Since(killed))
 	check(t, held.Release())
 }
-
-// TestMemberStopped: a member that is stopped, be it the leader or who has our watches, takes
-// nothing from anybody.
-func TestMemberStopped(t *testing.T) {
-	c := newCluster(t, 3)
-	client := c.client(t)
-	l, other := open(t, etcd.Options{Client: c.client(t), Lease: 8 * time.Second}), open(t, etcd.Options{Client: c.client(t), Lease: 8 * time.Second})
-	for _, m := range c.members {
-		k := key()
-		held := acquire(t, l, k)
-		came := begin(other, limited(t), k)
-		untilWaiting(t, l, k, 1)
-		check(t, m.cmd.Process.Signal(syscall.SIGSTOP))
-		eventually(t, "another lock", func() bool { // from those who are left
-			h, err := l.TryAcquire(limited(t), key())
-			if err != nil {
-				return false
-			}
-			return h.Release() == nil
-		})
-		select {
-		case <-held.Lost():
-			t.Log("the lease could not be kept") // a lease is short beside an election here
-		default:
-		}
-		_ = held.Release()
-		next := await(t, "the lock", came).mustHave(t)
-		_ = next.Release()
-		check(t, m.cmd.Process.Signal(syscall.SIGCONT))
-		c.leader(t, client)
-		eventually(t, "nothing is left", func() bool { return count(t, client, folder(k)) == 0 })
-	}
-}

@@ -140,47 +140,16 @@ func TestWatchesOnlyOneBefore(t *testing.T) {
 	}
 }
 
-// TestLeaderKilled: of three members the leader is killed, then started again, and the next
-// one; holds and waits outlive it.
-func TestLeaderKilled(t *testing.T) {
-	c := newCluster(t, 3)
-	client := c.client(t)
-	l, other := open(t, etcd.Options{Client: c.client(t)}), open(t, etcd.Options{Client: c.client(t)})
-	for range 2 {
-		k := key()
-		held := acquire(t, l, k)
-		came := begin(other, limited(t), k)
-		untilWaiting(t, l, k, 1)
-		leader := c.leader(t, client)
-		leader.kill()
-		again := key()
-		fresh := acquire(t, l, again) // by a new leader
-		check(t, fresh.Release())
-		select {
-		case <-held.Lost():
-			t.Error("lost: ", context.Cause(held.Context(context.Background())))
-		case o := <-came:
-			t.Errorf("two have the lock, or %v", o.err)
-		default:
-		}
-		check(t, held.Release())
-		check(t, await(t, "the lock", came).mustHave(t).Release())
-		wantNoKeys(t, client, folder(k))
-		wantNoKeys(t, client, folder(again))
-		check(t, await(t, "the member", leader.start()))
-	}
-}
-
 // TestToken: locks are had as a user who has a right to the prefix and no other, by tokens
-// that expire after a second; the suite runs so as well, on three members.
+// that expire after a second.
 func TestToken(t *testing.T) {
-	c := newCluster(t, 3)
-	admin := c.withUsers(t)
-	k := key()
-	l, err := openAt(limited(t), userPrefix+"2s "+joined(c))
+	t.Parallel()
+	c := guarded(t)
+	admin, k := c.root(t), key()
+	l, err := openAt(limited(t), c.address("2s"))
 	check(t, err)
 	t.Cleanup(func() { check(t, l.(own).Close()) })
-	other, err := openAt(limited(t), userPrefix+"2s "+joined(c))
+	other, err := openAt(limited(t), c.address("2s"))
 	check(t, err)
 	t.Cleanup(func() { check(t, other.(own).Close()) })
 	held := acquire(t, l, k)

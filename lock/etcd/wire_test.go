@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,8 +24,12 @@ type wire struct {
 }
 
 func newWire(t testing.TB, c *cluster) *wire {
+	return newWireTo(t, clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop()})
+}
+
+func newWireTo(t testing.TB, config clientv3.Config) *wire {
 	w := &wire{}
-	w.client = c.client(t,
+	config.DialOptions = []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 			r := request{
 				func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, o...) },
@@ -44,7 +49,11 @@ func newWire(t testing.TB, c *cluster) *wire {
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 			inner, err := s(ctx, d, cc, method, o...)
 			return &tapped{inner, w, method[strings.LastIndexByte(method, '/')+1:]}, err
-		}))
+		})}
+	client, err := clientv3.New(config)
+	check(t, err)
+	t.Cleanup(func() { client.Close() })
+	w.client = client
 	return w
 }
 
