@@ -175,9 +175,11 @@ func TestReleaseLateInBackground(t *testing.T) {
 	late, arrive := w.delay("DeleteRange", false)
 	wantIs(t, first.Release(), lock.ErrLost)
 	await(t, "the release", late)
+	admin := server.client(t)
+	eventually(t, "the release is completed", func() bool { return count(t, admin, folder(k)) == 0 })
 	second := acquire(t, l, k)
 	check(t, arrive())
-	if n := count(t, server.client(t), second.Own()); n != 1 {
+	if n := count(t, admin, second.Own()); n != 1 {
 		t.Error("the key of the second hold has gone")
 	}
 	l.SetReleasePatience(patience)

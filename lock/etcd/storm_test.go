@@ -27,7 +27,7 @@ func TestStorm(t *testing.T) {
 	}
 	k := key()
 	admin := server.client(t)
-	bounded, cancel := context.WithTimeout(context.Background(), patience+time.Duration(want)*50*time.Millisecond)
+	bounded, cancel := context.WithTimeout(context.Background(), patience+time.Duration(want)*200*time.Millisecond)
 	defer cancel()
 	var had, gaveUp, lost, inside, fence atomic.Int64
 	var all, late sync.WaitGroup
