@@ -52,18 +52,18 @@ func TestWalks_Kept(t *testing.T) {
 
 // covered are the cases of which every move is replayed.
 var covered = []Machine{
-	{Roles: []Role("tt")},
 	{Roles: []Role("ww"), DeadMarker: true},
 	{Roles: []Role("ww"), DeadFile: true, DeadMarker: true},
 	{Roles: []Role("ww"), Tidy: true},
 	{Roles: []Role("wF")},
 	{Roles: []Role("rF")},
-	{Roles: []Role("wK"), DeadFile: true},
 	{Roles: []Role("wE"), DeadFile: true},
 }
 
 // coveredLong are those for -complete.
 var coveredLong = []Machine{
+	{Roles: []Role("wK"), DeadFile: true},
+	{Roles: []Role("tt")},
 	{Roles: []Role("wr"), Tidy: true},
 	{Roles: []Role("ww"), DeadFile: true},
 	{Roles: []Role("ww"), Budget: may(rmP, 1)},
