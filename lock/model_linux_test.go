@@ -125,6 +125,10 @@ func replay(t *testing.T, crew *crew, head string, lines []string) error {
 			}
 		}
 	}
+	// The model begins without a sibling, whatever was left.
+	if err := os.Remove(r.path + ".flock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
 	procs := make([]*child, len(roles))
 	was := make([]string, len(roles)) // where those of other programs were before
 	defer func() {
