@@ -81,8 +81,6 @@ var coveredLong = []Machine{
 	{Roles: []Role("rr"), Budget: may(crash, 1)},
 	{Roles: []Role("rr"), Budget: may(rmP, 1)},
 	{Roles: []Role("rr"), DeadFile: true},
-	{Roles: []Role("ww"), Budget: may(stop, 1), Queue: true},
-	{Roles: []Role("wr"), Budget: may(stop, 1), Queue: true},
 	{Roles: []Role("rr"), Tidy: true},
 	{Roles: []Role("wE"), DeadFile: true, DeadMarker: true, Budget: may(rmM, 1)},
 }
