@@ -57,7 +57,7 @@ type chaos struct {
 type figures struct {
 	acquired, kills, stops int
 	taken, lost, broken    int
-	overtook               int
+	overtook               int // see hasOvertaken
 	took                   time.Duration
 }
 
