@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -54,15 +55,20 @@ func (b *bench) ledger() {
 	}
 	dir := filepath.Dir(b.fresh(b.disk))
 	bare, ours := filepath.Join(dir, "bare"), filepath.Join(dir, "ours")
+	turn := 0
+	next := func() []byte { // what is there already would not be written again
+		turn++
+		return append(bytes.Clone(event), byte('0'+turn%10))
+	}
 	b.r.Ledger = append(b.r.Ledger, takeTurns("Update of a small file", pick(b, 100, 3), 3*time.Second, callsFloor, []contestant{
 		{callsFloor, timed(func() error {
 			if _, err := os.ReadFile(bare); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			return replaceFile(dir, bare, event, true)
+			return replaceFile(dir, bare, next(), true)
 		})},
 		{oursName, timed(func() error {
-			return lock.Update(context.Background(), ours, func([]byte) ([]byte, error) { return event, nil })
+			return lock.Update(context.Background(), ours, func([]byte) ([]byte, error) { return next(), nil })
 		})},
 	})...)
 }
