@@ -14,9 +14,11 @@ import (
 
 // TestWaiters: who waits is told by status and list, by pid and since when.
 func TestWaiters(t *testing.T) {
+	testkit.NeedsKernelList(t)
 	path := filepath.Join(t.TempDir(), "a.lock")
 	holder, err := lock.File{Path: path}.TryAcquire(t.Context())
 	testkit.Check(t, err)
+	defer holder.Release() // of a test that is skipped
 	var waiters []*process
 	for range 2 { // one at the lock, and one at the turnstile
 		waiters = append(waiters, start(t, "run", path, "--", "true"))
@@ -55,11 +57,14 @@ func TestWaiters(t *testing.T) {
 
 // TestReadersAreNamed: those who read, and not the first of them, who has left.
 func TestReadersAreNamed(t *testing.T) {
+	testkit.NeedsKernelList(t)
 	path := filepath.Join(t.TempDir(), "a.lock")
 	first, err := lock.File{Path: path}.TryAcquireShared(t.Context())
 	testkit.Check(t, err)
+	defer first.Release() // of a test that is skipped
 	second, err := lock.File{Path: path}.TryAcquireShared(t.Context())
 	testkit.Check(t, err)
+	defer second.Release()
 	if s, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || len(s.Processes) != 2 {
 		t.Skip("needs a temporary folder on a filesystem whose files /proc/locks names (ext4, xfs, tmpfs): ", err)
 	}

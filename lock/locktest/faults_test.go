@@ -182,7 +182,7 @@ var faults = map[string]struct {
 	"grants to who waits for long": {
 		func(f *faulty) {
 			f.acquire = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error) {
-				limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				limited, cancel := context.WithTimeout(ctx, 2*time.Millisecond)
 				defer cancel()
 				held, err := d.Acquire(limited, key)
 				if err != nil && ctx.Err() == nil {
