@@ -17,16 +17,15 @@ import (
 	"strings"
 )
 
-// modules are tested in this order. That with races is built with the race detector.
-var modules = []struct {
-	dir  string
-	race bool
+// runs are the modules that are tested together, one run after the other. Most of their tests
+// wait more than they work, so the more that run beside each other, the sooner all is done.
+var runs = []struct {
+	dir     string
+	race    bool // they are built with the race detector
+	modules []string
 }{
-	{".", true},
-	{"lock/etcd", true},
-	{"lock/pg", true},
-	{"tests", true},
-	{"benchmarks", false}, // their goroutines share little, and what they measure is large to build twice
+	{".", true, []string{"./...", "./lock/etcd/...", "./lock/pg/...", "./tests/..."}},
+	{"benchmarks", false, []string{"./..."}}, // their goroutines share little, and what they measure is large to build twice
 }
 
 // cures are what makes up for what a test says that it needs.
@@ -79,13 +78,13 @@ func main() {
 	}
 	r := &run{log: log, output: map[string][]string{}}
 	_, gcc := exec.LookPath("gcc")
-	for _, m := range modules {
+	for _, m := range runs {
 		flags := []string{"test", "-json"}
 		if m.race && gcc == nil {
 			flags = append(flags, "-race")
 		}
-		fmt.Printf("== go %s, module %s\n", strings.Join(flags, " "), m.dir)
-		r.module(m.dir, append(append(flags, args...), "./..."))
+		fmt.Printf("== go %s %s, in %s\n", strings.Join(flags, " "), strings.Join(m.modules, " "), m.dir)
+		r.test(m.dir, append(append(flags, args...), m.modules...))
 	}
 	if gcc != nil {
 		r.skipped = append(r.skipped, outcome{"go test -race", []string{"needs gcc, to link the race detector\n"}})
@@ -100,8 +99,8 @@ func main() {
 	}
 }
 
-// module runs the tests of one, and notes what came of them.
-func (r *run) module(dir string, args []string) {
+// test runs the tests of some packages, and notes what came of them.
+func (r *run) test(dir string, args []string) {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return v == "GOWORK=off" }) // which was for this program
@@ -132,7 +131,7 @@ func (r *run) module(dir string, args []string) {
 	}
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && (!errors.As(err, &exit) || len(r.failed) == before) {
-		fmt.Printf("module %s: %v\n", dir, err)
+		fmt.Printf("go test, in %s: %v\n", dir, err)
 		r.broken = true
 	}
 }
