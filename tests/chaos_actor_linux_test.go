@@ -247,7 +247,7 @@ var (
 )
 
 func permitKey(n int) lock.Key {
-	return lock.Key{Space: poolKey.Space, Name: fmt.Sprint(poolKey.Name, "#", n)}
+	return lock.Key{Space: poolKey.Space, Name: fmt.Sprint(poolKey.Name, ".permit-", n)}
 }
 
 // lockActs are those that every engine can play. group is which of its lockers it is.

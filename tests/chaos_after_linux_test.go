@@ -232,8 +232,8 @@ func (s *storm) lookAtFolder() {
 // stays are the files that stay, by FORMATS.md.
 func (s *storm) stays() []*regexp.Regexp {
 	all := []string{
-		`plain/(lock\d|pool|pool#\d|leader)\.flock`,       // siblings
-		`keys/chaos/(lock1|pool%231|leader)\.lock\.flock`, // those with a fence
+		`plain/(lock\d|pool|pool\.permit-\d|leader)\.flock`,       // siblings
+		`keys/chaos/(lock1|pool\.permit-1|leader)\.lock\.flock`, // those with a fence
 		`updated`, `updated\.lock\.flock`,
 		`(proof/)?ledger/(event-\d{6}\.json|ledger\.lock\.flock|\.head|\.claims)`,
 		`(proof/)?ledger/\.event-.*\.tmp`, // of a writer who died; once a day they are looked for
