@@ -119,8 +119,12 @@ func TestBeside(t *testing.T) {
 			cmd = begin()
 			if b.name != "filelock" { // which only looks from time to time
 				eventually(t, "it waits", func() bool {
-					s, err := f.Inspect(t.Context())
-					return err == nil && len(s.Waiters) > 0
+					for s, err := range lock.List(t.Context(), filepath.Dir(f.Path)) {
+						if err == nil && s.Path == f.Path && len(s.Waiters) > 0 {
+							return true
+						}
+					}
+					return false
 				})
 			}
 			check(t, errors.Join(os.Remove(heldFile), held.Release()))

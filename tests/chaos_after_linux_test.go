@@ -232,7 +232,7 @@ func (s *storm) lookAtFolder() {
 // stays are the files that stay, by FORMATS.md.
 func (s *storm) stays() []*regexp.Regexp {
 	all := []string{
-		`plain/(lock\d|pool|pool\.permit-\d|leader)\.flock`,       // siblings
+		`plain/(lock\d|pool|pool\.permit-\d|leader)\.flock`,     // siblings
 		`keys/chaos/(lock1|pool\.permit-1|leader)\.lock\.flock`, // those with a fence
 		`updated`, `updated\.lock\.flock`,
 		`(proof/)?ledger/(event-\d{6}\.json|ledger\.lock\.flock|\.head|\.claims)`,

@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/lock/elect"
 )
 
+func TestMain(m *testing.M) { testkit.Main(m, func(string, []string) {}) }
+
 var key = lock.Key{Space: "test", Name: "leader"}
 
 // pausing is a candidate whose failures the test sees.

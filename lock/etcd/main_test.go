@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,25 +46,7 @@ func run(m *testing.M) int {
 	}
 	defer server.end()
 	defer endGuarded()
-	before := runtime.NumGoroutine()
-	code := m.Run()
-	if code == 0 && leaks(before) {
-		code = 1
-	}
-	return code
-}
-
-// leaks reports, and prints, whether goroutines go on for no reason.
-func leaks(before int) bool {
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			fmt.Fprintf(os.Stderr, "%d goroutines, %d before the tests\n%s\n",
-				runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
-			return true
-		}
-	}
-	return false
+	return testkit.Run(m)
 }
 
 // patience bounds what must not hang.

@@ -11,12 +11,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 var (
 	update   = flag.Bool("update", false, "write what is expected anew")
 	complete = flag.Bool("complete", false, "explore the long cases, too, and write ../results/model.txt")
 )
+
+func TestMain(m *testing.M) { testkit.Main(m, func(string, []string) {}) }
 
 // limit bounds the states of one case. It is not reached.
 const limit = 40_000_000
