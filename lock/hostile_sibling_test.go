@@ -52,6 +52,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 			dir := t.TempDir()
 			file := lock.File{Path: filepath.Join(dir, "lock")}
 			held := tryHold(t, file)
+			defer held.Release() // of a test that is skipped
 			check(t, os.Remove(file.Path+".flock"))
 			put(t, what, file.Path+".flock")
 			untouched(t, dir, func() {

@@ -79,6 +79,9 @@ var blockForms = map[string]func(t *testing.T, f lock.File, obstruct func()) err
 // append-only, or its folder is read-only. The lock is free as soon as that is over,
 // though the process that had it lives.
 func TestReleaseFails_SaysSo(t *testing.T) {
+	probe := filepath.Join(t.TempDir(), "probe")
+	check(t, os.WriteFile(probe, nil, 0o600))
+	setAttribute(t, probe, unix.STATX_ATTR_APPEND)() // it is skipped here, before anything is held
 	for what, obstruct := range map[string]func(t *testing.T, path string) (reset func()){
 		"append-only file": func(t *testing.T, path string) func() {
 			return setAttribute(t, path, unix.STATX_ATTR_APPEND)

@@ -79,7 +79,7 @@ func main() {
 	r := &run{log: log, output: map[string][]string{}}
 	_, gcc := exec.LookPath("gcc")
 	for _, m := range runs {
-		flags := []string{"test", "-json"}
+		flags := []string{"test", "-json", "-timeout", "30m"}
 		if m.race && gcc == nil {
 			flags = append(flags, "-race")
 		}
