@@ -192,12 +192,18 @@ func TestSuiteFails(t *testing.T) {
 				if dirEngine.NoShared && group == "Shared" || dirEngine.HidesWaiters && (found == "List/Waiter" || found == "Permits/Order") {
 					continue // the suite can't look at that here
 				}
-				cmd := exec.Command(exe, "-test.v", "-test.timeout=1m", "-test.run=^TestBroken$/^"+group+"$/^"+test+"$")
-				cmd.Env = append(os.Environ(), brokenVar+"="+name)
-				out, err := cmd.CombinedOutput()
-				var exit *exec.ExitError
-				if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestBroken/"+found+" ") {
-					t.Errorf("%s does not find it out (%v):\n%s", found, err, out)
+				// What many processes come to, on a machine that is busy, is found out by chance.
+				var out []byte
+				for try, finds := 1, false; !finds; try++ {
+					cmd := exec.Command(exe, "-test.v", "-test.timeout=1m", "-test.run=^TestBroken$/^"+group+"$/^"+test+"$")
+					cmd.Env = append(os.Environ(), brokenVar+"="+name)
+					out, err = cmd.CombinedOutput()
+					var exit *exec.ExitError
+					finds = errors.As(err, &exit) && strings.Contains(string(out), "--- FAIL: TestBroken/"+found+" ")
+					if byChance := strings.Contains(found, "Process") || strings.Contains(found, "Killed"); !finds && (!byChance || try == 5) {
+						t.Errorf("%s does not find it out (%v):\n%s", found, err, out)
+						break
+					}
 				}
 				if strings.Contains(string(out), "panic:") {
 					t.Errorf("%s panics:\n%s", found, out)
