@@ -79,9 +79,7 @@ var blockForms = map[string]func(t *testing.T, f lock.File, obstruct func()) err
 // append-only, or its folder is read-only. The lock is free as soon as that is over,
 // though the process that had it lives.
 func TestReleaseFails_SaysSo(t *testing.T) {
-	probe := filepath.Join(t.TempDir(), "probe")
-	check(t, os.WriteFile(probe, nil, 0o600))
-	setAttribute(t, probe, unix.STATX_ATTR_APPEND)() // it is skipped here, before anything is held
+	needsAttributes(t)
 	for what, obstruct := range map[string]func(t *testing.T, path string) (reset func()){
 		"append-only file": func(t *testing.T, path string) func() {
 			return setAttribute(t, path, unix.STATX_ATTR_APPEND)
@@ -137,6 +135,7 @@ func TestReleaseFails_TriesAgain(t *testing.T) {
 // TestReleaseFails_Marker: a reclaimer who can't remove its marker has it say so, and keeps
 // nobody waiting, itself included.
 func TestReleaseFails_Marker(t *testing.T) {
+	needsAttributes(t)
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
 	leaveDeadClaim(t, f.Path)
 	var reset func()
@@ -185,4 +184,12 @@ func TestReleaseFails_Update(t *testing.T) {
 	if err := lock.Update(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, "er"...), nil }); err != nil {
 		t.Error(err)
 	}
+}
+
+// needsAttributes skips before anything is held.
+func needsAttributes(t *testing.T) {
+	t.Helper()
+	probe := filepath.Join(t.TempDir(), "probe")
+	check(t, os.WriteFile(probe, nil, 0o600))
+	setAttribute(t, probe, unix.STATX_ATTR_APPEND)()
 }

@@ -45,8 +45,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer server.end()
+	return testkit.Run(withGuarded{m})
+}
+
+// withGuarded ends the clusters that tests share, before testkit looks what is left.
+type withGuarded struct{ *testing.M }
+
+func (g withGuarded) Run() int {
 	defer endGuarded()
-	return testkit.Run(m)
+	return g.M.Run()
 }
 
 // patience bounds what must not hang.
