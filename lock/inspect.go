@@ -115,7 +115,8 @@ func (p *place) saysItself(f *finding) bool {
 }
 
 // inspectOnce looks once. betweenSteps says that somebody seems to be between two steps, so
-// that another look may tell more. by is the claim of a holder who has the kernel lock. last says that there will be no other look.
+// that another look may tell more. by is the claim of a holder who has the kernel lock. last
+// says that there will be no other look.
 func (p *place) inspectOnce(ctx context.Context, list *kernelList, last bool) (s Status, by *claim, betweenSteps bool, err error) {
 	s.Path = p.file.Path
 	f, err := p.look(p.file.Path)

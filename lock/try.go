@@ -172,9 +172,9 @@ func (a *attempt) passes(err error) bool {
 	return a.tidies() && errors.Is(err, platform.ErrLeased) || a.file.Perm != 0 && errors.Is(err, fs.ErrPermission)
 }
 
-// kernelHolder describes the holder of the busy kernel lock of the sibling, which may be nil. betweenSteps says
-// that no claim of theirs is on disk (yet, or any more): another look may find the lock
-// free, or its holder known.
+// kernelHolder describes the holder of the busy kernel lock of the sibling, which may
+// be nil. betweenSteps says that no claim of theirs is on disk (yet, or any more):
+// another look may find the lock free, or its holder known.
 func (p *place) kernelHolder(sibling *platform.File) (locked *ErrLocked, betweenSteps bool) {
 	f, err := p.look(p.file.Path)
 	if err != nil {
