@@ -185,7 +185,7 @@ func TestRooms(t *testing.T) {
 					if judge == nil {
 						continue
 					}
-					path := filepath.Join(at, fmt.Sprintf("%d-%d", h, j))
+					path := filepath.Join(at, fmt.Sprintf("%s %d-%d", on, h, j)) // the ways lead to one folder
 					c := holder.start(t, oracle)
 					c.Do("hold "+path, "hold")
 					if said := judge.Say("try " + path); said != "locked" {
