@@ -15,17 +15,24 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// runs are the modules that are tested together, one run after the other. Most of their tests
-// wait more than they work, so the more that run beside each other, the sooner all is done.
+// runs go on beside each other: most of their tests wait more than they work.
 var runs = []struct {
-	dir     string
-	race    bool // they are built with the race detector
-	modules []string
+	name, dir string
+	// race is when they are built with the race detector: always, with -complete, or never. A
+	// process takes several times as long to start with it, and the module tests starts many.
+	race     string
+	packages []string // and flags of their own
 }{
-	{".", true, []string{"./...", "./lock/etcd/...", "./lock/pg/...", "./tests/..."}},
-	{"benchmarks", false, []string{"./..."}}, // their goroutines share little, and what they measure is large to build twice
+	{"", ".", "always", []string{"./...", "./lock/etcd/...", "./lock/pg/..."}},
+	{"", ".", "complete", []string{"./tests/..."}},
+	{"", "benchmarks", "never", []string{"./..."}},
+	// On Linux through the path of the other systems.
+	{" (portable)", ".", "never", []string{"-tags=portable", "./platform", "./lock", "./lock/ledger", "./lock/claims",
+		"./lock/dispatch", "./lock/locktest", "./internal/command"}},
+	{" (portable)", "tests", "never", []string{"-tags=portable", "-run=TestScript", "."}},
 }
 
 // cures are what makes up for what a test says that it needs.
@@ -57,7 +64,9 @@ type outcome struct {
 	output []string
 }
 
+// run is one go test. Its lines are written whole, so several may go on at once.
 type run struct {
+	name    string
 	log     io.Writer
 	output  map[string][]string
 	failed  []outcome
@@ -76,25 +85,34 @@ func main() {
 		fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
 		os.Exit(1)
 	}
-	r := &run{log: log, output: map[string][]string{}}
+	all := &run{}
 	_, gcc := exec.LookPath("gcc")
+	if gcc != nil {
+		all.skipped = append(all.skipped, outcome{"go test -race", []string{"needs gcc, to link the race detector\n"}})
+	}
+	var started []*run
+	var wg sync.WaitGroup
 	for _, m := range runs {
 		flags := []string{"test", "-json", "-timeout", "30m"}
-		if m.race && gcc == nil {
+		if (m.race == "always" || m.race == "complete" && complete) && gcc == nil {
 			flags = append(flags, "-race")
 		}
-		fmt.Printf("== go %s %s, in %s\n", strings.Join(flags, " "), strings.Join(m.modules, " "), m.dir)
-		r.test(m.dir, append(append(flags, args...), m.modules...))
+		r := &run{name: m.name, log: log, output: map[string][]string{}}
+		started = append(started, r)
+		fmt.Printf("== go %s %s, in %s\n", strings.Join(flags, " "), strings.Join(m.packages, " "), m.dir)
+		wg.Go(func() { r.test(m.dir, slices.Concat(flags, args, m.packages)) })
 	}
-	if gcc != nil {
-		r.skipped = append(r.skipped, outcome{"go test -race", []string{"needs gcc, to link the race detector\n"}})
+	wg.Wait()
+	for _, r := range started {
+		all.failed, all.skipped = append(all.failed, r.failed...), append(all.skipped, r.skipped...)
+		all.broken = all.broken || r.broken
 	}
 	if err := log.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
-		r.broken = true
+		all.broken = true
 	}
-	r.tell(log.Name())
-	if len(r.failed) > 0 || r.broken || complete && len(r.skipped) > 0 {
+	all.tell(log.Name())
+	if len(all.failed) > 0 || all.broken || complete && len(all.skipped) > 0 {
 		os.Exit(1)
 	}
 }
@@ -114,7 +132,6 @@ func (r *run) test(dir string, args []string) {
 		r.broken = true
 		return
 	}
-	before := len(r.failed)
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
@@ -130,8 +147,8 @@ func (r *run) test(dir string, args []string) {
 		}
 	}
 	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && (!errors.As(err, &exit) || len(r.failed) == before) {
-		fmt.Printf("go test, in %s: %v\n", dir, err)
+	if err := cmd.Wait(); err != nil && (!errors.As(err, &exit) || len(r.failed) == 0) {
+		fmt.Printf("go test, in %s%s: %v\n", dir, r.name, err)
 		r.broken = true
 	}
 }
@@ -153,11 +170,11 @@ func (r *run) note(e event) {
 		if e.Test == "" && slices.ContainsFunc(r.failed, func(f outcome) bool { return strings.HasPrefix(f.name, name+" ") }) {
 			break // its tests have told
 		}
-		r.failed = append(r.failed, outcome{name, r.output[name]})
+		r.failed = append(r.failed, outcome{name + r.name, r.output[name]})
 	case "skip":
 		// What an engine does not offer is nothing that is missing here.
 		if e.Test != "" && !strings.Contains(strings.Join(r.output[name], ""), "needs an engine ") {
-			r.skipped = append(r.skipped, outcome{name, r.output[name]})
+			r.skipped = append(r.skipped, outcome{name + r.name, r.output[name]})
 		}
 	case "pass":
 	default:
@@ -166,7 +183,7 @@ func (r *run) note(e event) {
 	if e.Test == "" && e.Action != "build-fail" {
 		for _, line := range r.output[name] {
 			if strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "FAIL\t") || strings.HasPrefix(line, "?") {
-				fmt.Print(line)
+				fmt.Print(strings.TrimSuffix(line, "\n") + r.name + "\n")
 			}
 		}
 	}

@@ -408,6 +408,7 @@ func (l *lie) dispatch() (func(context.Context) error, func(error)) {
 // asked for succeeds, or says at once what has failed. Nothing of others' is lost, and when
 // it does not fail any more, the lock is anybody's.
 func TestLies(t *testing.T) {
+	t.Parallel()
 	if !withOwnMounts(t) {
 		return
 	}

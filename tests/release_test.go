@@ -11,6 +11,7 @@ import (
 // TestRelease rehearses a release: release.sh in a repository of its own, and then what
 // somebody does who knows the result from a module proxy.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	s := newSources(t)
 	out, err := s.release(rehearsed)
 	check(t, err)
@@ -64,6 +65,7 @@ func TestRelease(t *testing.T) {
 // TestRelease_Again: a release that is made stays as it is, and one that was cut short is
 // completed. What it can't do changes nothing.
 func TestRelease_Again(t *testing.T) {
+	t.Parallel()
 	s := newSources(t)
 	refused := func(why string, args ...string) {
 		t.Helper()
@@ -131,6 +133,7 @@ func lastLines(out string) string {
 // TestPublish_AsItIs: what lies here can be got from elsewhere, without release.sh having
 // put it right before.
 func TestPublish_AsItIs(t *testing.T) {
+	t.Parallel()
 	s := newSources(t)
 	s.tag(t, s.required(t))
 	v := newStranger(t, s)
@@ -141,6 +144,7 @@ func TestPublish_AsItIs(t *testing.T) {
 
 // TestPublish_Mistakes: the rehearsal finds what go.work hides.
 func TestPublish_Mistakes(t *testing.T) {
+	t.Parallel()
 	for _, mistake := range []struct{ name, version, replace string }{
 		{"a placeholder and a replace", "v0.0.0", "\nreplace " + holdfastModule + " => ../..\n"},
 		{"a version that is not published", "v0.998.0", ""},
