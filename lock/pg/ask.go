@@ -89,8 +89,15 @@ func (a *attempt) announce() (end func(waited bool)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(noticeAfter, func() {
 		defer close(over)
-		if a.look(ctx, a.session); a.found() != nil {
-			a.tell()
+		for again := noticeAfter; ctx.Err() == nil; again = min(2*again, time.Second) {
+			if a.look(ctx, a.session); a.found() != nil {
+				a.tell()
+				return
+			}
+			select { // our own question may not have come to the server yet
+			case <-time.After(again):
+			case <-ctx.Done():
+			}
 		}
 	})
 	return func(waited bool) {

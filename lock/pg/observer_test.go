@@ -64,6 +64,31 @@ func TestObserver(t *testing.T) {
 	}
 }
 
+// TestObserverOfLateQuestion: a wait that the server does not know of yet, when it is first
+// looked for, is told all the same, and not only when it is over.
+func TestObserverOfLateQuestion(t *testing.T) {
+	r, k, p := &recorder{}, key(), newProxy(t, server.Conn())
+	first := acquire(t, open(t, pg.Options{}), k)
+	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: r})
+	before := p.connections()
+	check(t, acquire(t, l, key()).Release())
+	asks := p.connections()
+	if asks != before+1 {
+		t.Fatalf("%d connections more, want the one that asks", asks-before)
+	}
+	ctx, cancel := context.WithCancel(limited(t))
+	gaveUp := begin(l, ctx, k)
+	eventually(t, "a wait is told", func() bool { return r.count(lock.EventWaiting) == 1 }) // to look again takes one answer
+	cancel()
+	wantLocked(t, await(t, "the end of the wait", gaveUp).err)
+
+	p.holdBack(asks)
+	came := begin(l, limited(t), k)
+	eventually(t, "the wait is told", func() bool { return r.count(lock.EventWaiting) == 2 })
+	check(t, first.Release())
+	check(t, await(t, "the lock", came).mustHave(t).Release())
+}
+
 // TestObserverOfWaitBegunAgain: a wait that is broken off, as the outer hold is released, is
 // the same wait when it goes on elsewhere.
 func TestObserverOfWaitBegunAgain(t *testing.T) {

@@ -28,6 +28,8 @@ type proxy struct {
 	delay time.Duration // of each packet
 	gate  chan struct{} // if set, keeps what comes, but for requests to cancel, until it is closed
 	pid   uint32        // if set, what clients are told that their server process is
+	last  int           // a connection on which what clients say is kept back
+	heard chan struct{} // if set, until it is closed, as another one has had an answer
 	conns []net.Conn
 }
 
@@ -114,6 +116,20 @@ func (p *proxy) pause() {
 	p.gate = make(chan struct{})
 }
 
+// holdBack keeps what a client says next on a connection, the which-th, until the server has
+// answered on another one.
+func (p *proxy) holdBack(which int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last, p.heard = which, make(chan struct{})
+}
+
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
+}
+
 func isCancel(packet []byte) bool {
 	return len(packet) >= 8 && binary.BigEndian.Uint32(packet[4:]) == 80877102
 }
@@ -134,21 +150,22 @@ func (p *proxy) serve(listener net.Listener) {
 		p.made++
 		pid, n := p.pid, p.made
 		p.mu.Unlock()
-		go p.pump(server, client, n)
+		go p.pump(server, client, n, true)
 		go func() {
 			if pid != 0 {
 				disguise(client, server, pid)
 			}
-			p.pump(client, server, n)
+			p.pump(client, server, n, false)
 		}()
 	}
 }
 
-func (p *proxy) pump(to, from net.Conn, which int) {
+func (p *proxy) pump(to, from net.Conn, which int, toServer bool) {
 	for buf := make([]byte, 4096); ; {
 		n, err := from.Read(buf)
 		p.mu.Lock()
-		delay := p.delay
+		delay, heard := p.delay, p.heard
+		kept := heard != nil && which == p.last
 		hole, gate := p.hole || which <= p.lost, p.gate
 		if n == 0 && gate != nil {
 			close(gate)
@@ -167,8 +184,19 @@ func (p *proxy) pump(to, from net.Conn, which int) {
 			}
 			return
 		}
+		if kept && toServer {
+			<-heard
+		}
 		if time.Sleep(delay); n > 0 {
 			_, _ = to.Write(buf[:n])
+		}
+		if heard != nil && !kept && !toServer {
+			p.mu.Lock()
+			if p.heard == heard {
+				close(heard)
+				p.heard = nil
+			}
+			p.mu.Unlock()
 		}
 		if err != nil {
 			_ = to.Close()
