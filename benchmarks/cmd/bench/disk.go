@@ -16,13 +16,20 @@ import (
 // imageSize is for a million names of a file, and takes no more room than is written.
 const imageSize = 2 << 30
 
-// makeDisk makes an ext4 as users have it, with the default features of mkfs.ext4, in an image
-// below dir, and mounts it. It needs root, and a loop device.
-func makeDisk(dir string) (folder string, remove func(), err error) {
+// mkfs makes the filesystems as users have them, with their default features. What mkfs.ext4
+// leaves for later would be written while we measure.
+var mkfs = map[string][]string{
+	"ext4":  {"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"},
+	"xfs":   {"mkfs.xfs", "-q"},
+	"btrfs": {"mkfs.btrfs", "-q"},
+}
+
+// makeDisk makes a filesystem in an image, and mounts it. It needs root, and a loop device.
+func makeDisk(kind string) (folder string, remove func(), err error) {
 	if os.Geteuid() != 0 {
 		return "", nil, errors.New("mounting takes root")
 	}
-	at, err := os.MkdirTemp(dir, "bench-disk")
+	at, err := os.MkdirTemp("", "bench-disk")
 	if err != nil {
 		return "", nil, err
 	}
@@ -41,10 +48,7 @@ func makeDisk(dir string) (folder string, remove func(), err error) {
 		func() error { return os.Mkdir(folder, 0o700) },
 		func() error { return os.WriteFile(image, nil, 0o600) },
 		func() error { return os.Truncate(image, imageSize) },
-		// What mkfs leaves for later would be written while we measure.
-		func() error {
-			return tool("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
-		},
+		func() error { return tool(mkfs[kind][0], append(mkfs[kind][1:], image)...) },
 		func() error { return tool("mount", "-o", "loop", image, folder) },
 	)
 	if mounted = err == nil; !mounted {

@@ -64,44 +64,6 @@ func again(take func() error) error {
 	}
 }
 
-// bareProtocol makes the system calls that holdfast's two files take, and nothing
-// else: what they cost, whoever makes them. It is no lock that one could use: it has
-// no answer to a file that is left over.
-func bareProtocol(path string) (func() error, error) {
-	fd, err := unix.Open(path+".flock", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := again(func() error { return unix.Flock(fd, unix.LOCK_EX) }); err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	var claim int
-	err = inTurn(
-		func() error { return unix.Fstat(fd, &st) },
-		func() (err error) {
-			claim, err = unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600|unix.S_ISVTX)
-			return err
-		},
-		func() error { return again(func() error { return unix.Flock(claim, unix.LOCK_EX) }) },
-		func() error { return unix.Fstat(claim, &st) },
-		func() error { return unix.Lstat(path, &st) },
-		func() error { _, err := unix.Write(claim, make([]byte, 300)); return err },
-		func() error { _ = unix.Lstat(path+".reclaim", &st); return nil }, // there is none
-	)
-	return func() error {
-		return inTurn(
-			func() error { return unix.Lstat(path, &st) },
-			func() error { return unix.Unlink(path) },
-			func() error { return unix.Fstat(claim, &st) },
-			func() error { return unix.Flock(claim, unix.LOCK_UN) },
-			func() error { return unix.Close(claim) },
-			func() error { return unix.Flock(fd, unix.LOCK_UN) },
-			func() error { return unix.Close(fd) },
-		)
-	}, err
-}
-
 func inTurn(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {

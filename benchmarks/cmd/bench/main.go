@@ -42,6 +42,7 @@ var measurements = []struct {
 }{
 	{"uncontended", (*bench).uncontended},
 	{"costs", (*bench).costs},
+	{"profile", (*bench).profile},
 	{"handoff", (*bench).handoff},
 	{"kill", (*bench).afterKill},
 	{"reclaim", (*bench).reclaim},
@@ -149,7 +150,7 @@ func newBench(quick bool, disk, base string) (*bench, func(), error) {
 	removeDisk := func() {}
 	onImage := false
 	if disk == "" {
-		made, remove, err := makeDisk("")
+		made, remove, err := makeDisk("ext4")
 		if onImage = err == nil; onImage {
 			disk, removeDisk = made, remove
 		} else {

@@ -43,9 +43,13 @@ func report(r *Results, plots map[string]string) string {
 	w.figures("Acquire and release, uncontended", r.Uncontended,
 		"Every acquisition begins with a path: what could be kept open from one to the next is opened anew.")
 	costs(w, r)
+	w.calls("Where the time of an acquisition and release goes", r.Calls,
+		"Each of the calls by itself, without the library: "+protocolName+" makes all of them.")
 	w.figures("Hand-off between two processes", r.Handoff,
 		"From just before the release in one process until just after the acquisition in another, which waits. "+
 			"Those that poll are met at a random point between two tries.")
+	w.calls("Where the time of a hand-off goes", r.HandoffCalls, "By the bare calls, in two threads: what passes from "+
+		"one to the next. Whoever has slept makes its first calls with cold caches, on a processor that slept, too.")
 	w.figures("Hand-off after SIGKILL", r.AfterKill, "From SIGKILL for the holder until the acquisition in another process, which waits.")
 	w.figures("Taking the lock of one who was killed before", r.Reclaim, "Nobody waited when the holder was killed.")
 	contentions(w, r)
@@ -126,6 +130,40 @@ func (w *writer) figures(title string, all []Figure, about string) {
 		}
 		w.row(f.Peer, time, times(f.Ratio), fmt.Sprint(f.N), f.Note)
 	}
+}
+
+// calls is a section with a row for each system call, and a column for each folder.
+func (w *writer) calls(title string, all []Call, about string) {
+	if len(all) == 0 {
+		return
+	}
+	w.line("\n### %s\n\n%s", title, about)
+	var folders, names []string
+	took, sums := map[[2]string]float64{}, map[string]float64{}
+	for _, c := range all {
+		if !slices.Contains(folders, c.Where) {
+			folders = append(folders, c.Where)
+		}
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+		took[[2]string{c.Where, c.Name}] = c.Median
+		if c.Name != floorName {
+			sums[c.Where] += c.Median
+		}
+	}
+	w.table(strings.Join(append([]string{"call"}, folders...), " | "))
+	row := func(name string, of func(where string) float64) {
+		cells := []string{name}
+		for _, where := range folders {
+			cells = append(cells, duration(of(where)))
+		}
+		w.row(cells...)
+	}
+	for _, name := range names {
+		row(name, func(where string) float64 { return took[[2]string{where, name}] })
+	}
+	row("**all, but the floor**", func(where string) float64 { return sums[where] })
 }
 
 func costs(w *writer, r *Results) {

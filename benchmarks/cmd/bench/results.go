@@ -17,18 +17,20 @@ type Results struct {
 	Machine Machine
 	Peers   []PeerInfo
 
-	Uncontended []Figure
-	Costs       []Cost
-	Handoff     []Figure
-	AfterKill   []Figure
-	Reclaim     []Figure
-	Contention  []Contention
-	Crowd       []Crowd
-	Looks       []Figure
-	Shared      []Shared
-	Ledger      []Figure
-	Postgres    []Figure
-	Safety      []Safety
+	Uncontended  []Figure
+	Costs        []Cost
+	Calls        []Call
+	Handoff      []Figure
+	HandoffCalls []Call
+	AfterKill    []Figure
+	Reclaim      []Figure
+	Contention   []Contention
+	Crowd        []Crowd
+	Looks        []Figure
+	Shared       []Shared
+	Ledger       []Figure
+	Postgres     []Figure
+	Safety       []Safety
 	// Skipped are measurements that could not be made, and why.
 	Skipped []string
 }
@@ -65,6 +67,12 @@ type Cost struct {
 	Syscalls float64
 	Calls    string
 	Note     string `json:",omitempty"`
+}
+
+// Call is what one system call takes, in ns, in one folder.
+type Call struct {
+	Where, Name string
+	Median      float64
 }
 
 // Contention is N processes that want one lock. Waits are in ns.

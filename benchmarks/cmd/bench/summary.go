@@ -86,7 +86,8 @@ func losses(w *writer, r *Results) {
 		{"Hand-off after SIGKILL", r.AfterKill, "The heir finds the claim of the dead, proves from the kernel that it is " +
 			"dead, and removes it in a way that it may be killed in, too."},
 		{"Taking the lock of the dead", r.Reclaim, "The same: where there is no claim, there is nothing to reclaim, and " +
-			"nobody can tell who it was."},
+			"nobody can tell who it was. Two files are made, and two removed, and before each removal it is looked again " +
+			"whether it is still the right one."},
 		{"Looking", r.Looks, "It does not only read the claim, but asks the kernel whether it is true: of " +
 			"one lock by its holder's descriptor, of a folder by the list of all locks. And it looks who waits, and what " +
 			"the holder has noted."},
