@@ -77,7 +77,7 @@ func waiterKilled(s *subtest) {
 // holderStopped: a process that is stopped lives, and keeps its lock.
 func holderStopped(s *subtest) {
 	if s.engine.LosesStopped {
-		s.Skip("a process that is stopped may lose its locks, says the engine")
+		s.Skip("needs an engine in which a process that is stopped keeps its locks")
 	}
 	if !canStop {
 		s.Skip("needs a system where package syscall can wait for a process to stop")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 const (
 	readFloor    = "floor: read the files"
+	bothFloor    = "floor: read them, and the siblings"
 	refusedFloor = "floor: a refused flock, and reading the file"
 )
 
@@ -69,7 +71,8 @@ func (b *bench) look(n int) {
 		})},
 	})...)
 	b.r.Looks = append(b.r.Looks, takeTurns(fmt.Sprintf("list %d", n), rounds, budget, readFloor, []contestant{
-		{readFloor, timed(func() error { return readAll(dir) })},
+		{readFloor, timed(func() error { return readAll(dir, ".lock") })},
+		{bothFloor, timed(func() error { return readAll(dir, ".lock", ".flock") })},
 		{oursName, timed(func() error {
 			found := 0
 			for _, err := range lock.List(context.Background(), dir) {
@@ -126,13 +129,13 @@ func populate(dir string, n int) (release func(), err error) {
 	return release, nil
 }
 
-func readAll(dir string) error {
+func readAll(dir string, kinds ...string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) == ".lock" {
+		if slices.Contains(kinds, filepath.Ext(e.Name())) {
 			if _, err := os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}

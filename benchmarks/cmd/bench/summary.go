@@ -90,7 +90,7 @@ func losses(w *writer, r *Results) {
 			"whether it is still the right one."},
 		{"Looking", r.Looks, "It does not only read the claim, but asks the kernel whether it is true: of " +
 			"one lock by its holder's descriptor, of a folder by the list of all locks. And it looks who waits, and what " +
-			"the holder has noted."},
+			"the holder has noted, which is in the sibling: a second file to read."},
 		{"Ledger", r.Ledger, "The floor has no lock. Ours takes one, finds the end, and remembers it."},
 		{"PostgreSQL", r.Postgres, "The bare functions tell nobody the name of what is locked, give no fence, and do " +
 			"not watch whether the session still lives."},
