@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -126,9 +127,31 @@ func bareTakeOver(path string, sibling *int, statx func(dir int, path string, fl
 // bareProtocol makes these calls, and nothing else: what they cost, whoever makes them. It
 // is no lock that one could use: it takes any file that it finds for a dead holder's.
 func bareProtocol(path string) (func() error, error) {
+	c, _ := cycles.Get().(*cycle)
+	if c == nil || c.path != path {
+		c = newCycle(path)
+	}
+	return c.release, inOrder(c.enter)
+}
+
+// A cycle is what is made anew for each acquisition at a time, and not for each in turn: that
+// is none of what the calls cost.
+type cycle struct {
+	path    string
+	enter   []bareCall
+	release func() error
+}
+
+var cycles sync.Pool
+
+func newCycle(path string) *cycle {
 	enter, claim, release, _ := bareCalls(path)
-	err := inOrder(append(enter, claim...))
-	return func() error { return inOrder(release) }, err
+	c := &cycle{path: path, enter: append(enter, claim...)}
+	c.release = func() error {
+		defer cycles.Put(c)
+		return inOrder(release)
+	}
+	return c
 }
 
 func inOrder(calls []bareCall) error {
