@@ -25,6 +25,7 @@ need git git           # a release is rehearsed
 [ -x /usr/sbin/mkfs.btrfs ] || need mkfs.btrfs btrfs-progs
 need python3 python3   # programs in other languages take part
 need node nodejs
+need etcd etcd-server   # the version that Debian has
 [ -x /usr/sbin/pgbouncer ] || need pgbouncer pgbouncer # a pooler before it is found out
 if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
 	need initdb postgresql # the engine on it is tested with a real server

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sys/unix"
 )
 
@@ -567,5 +568,22 @@ func TestChaosPostgreSQL(t *testing.T) {
 	var r chaosReport
 	conn := postgreSQL(t)
 	r.run(t, []chaos{{name: "kills and stops", stops: true, patience: testkit.Patience}}, "PostgreSQL", "PostgreSQL", func(chaos) string { return conn }, orFew(*chaosKillsFlag, 60))
+	r.tell(t)
+}
+
+// TestChaosEtcd: the keys of a cluster are the locks. It keeps those of the dead for as long as
+// their lease, and takes those of a process that is stopped for longer away, so here none is.
+func TestChaosEtcd(t *testing.T) {
+	var r chaosReport
+	endpoint := etcdServer(t)
+	r.run(t, []chaos{{name: "kills", patience: testkit.Patience}}, "etcd", "etcd", func(chaos) string { return endpoint }, orFew(*chaosKillsFlag, 10))
+	client, err := etcdClient(endpoint)
+	check(t, err)
+	defer client.Close()
+	left, err := client.Get(t.Context(), "holdfast/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	check(t, err)
+	for _, kv := range left.Kvs {
+		t.Errorf("left behind: %q", kv.Key)
+	}
 	r.tell(t)
 }

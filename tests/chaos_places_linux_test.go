@@ -3,16 +3,22 @@ package tests
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/etcd"
 	"github.com/holdfast-go/holdfast/lock/pg"
 	"github.com/holdfast-go/holdfast/lock/pg/pgtest"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 // An engine is what chaos can be raised on.
@@ -37,6 +43,65 @@ var engines = map[string]chaosEngine{
 		}
 		return []lock.Locker{l}, nil
 	}},
+	"etcd": {open: func(endpoint string) ([]lock.Locker, error) {
+		client, err := etcdClient(endpoint)
+		if err != nil {
+			return nil, err
+		}
+		l, err := etcd.Open(context.Background(), etcd.Options{Client: client, Lease: etcdLease})
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		return []lock.Locker{closingClient{l, client}}, nil
+	}},
+}
+
+// etcdLease is how long the locks of the dead stay theirs. A process that is not run for as long
+// loses its own.
+const etcdLease = 5 * time.Second
+
+// closingClient closes its client with it.
+type closingClient struct {
+	*etcd.Locker
+	client *clientv3.Client
+}
+
+func (l closingClient) Close() {
+	l.Locker.Close()
+	_ = l.client.Close()
+}
+
+func etcdClient(endpoint string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+}
+
+// etcdServer starts the server that is installed, and gives its address.
+func etcdServer(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("etcd")
+	if err != nil {
+		t.Skip("needs etcd-server: ", err)
+	}
+	var free [2]string
+	for i := range free {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		check(t, err)
+		free[i] = "http://" + l.Addr().String()
+		check(t, l.Close())
+	}
+	cmd := exec.Command(program, "--data-dir", t.TempDir(), "--listen-client-urls", free[0], "--advertise-client-urls", free[0],
+		"--listen-peer-urls", free[1], "--initial-advertise-peer-urls", free[1], "--initial-cluster", "default="+free[1],
+		"--logger", "zap", "--log-level", "fatal")
+	cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
+	background(t, cmd)
+	client, err := etcdClient(free[0])
+	check(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	_, err = client.Get(ctx, "it answers", clientv3.WithSerializable())
+	check(t, err)
+	return free[0]
 }
 
 // postgreSQL starts a server, and gives its address.

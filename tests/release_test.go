@@ -47,8 +47,10 @@ func TestRelease(t *testing.T) {
 	for file := range strings.SplitSeq(s.must(t, ".", "git", "ls-files", "*/go.mod"), "\n") {
 		module := filepath.Dir(file)
 		wanted := []string{"mod", "download", holdfastModule + "@" + rehearsed}
-		if strings.Contains(s.must(t, module, "go", "mod", "edit", "-json"), `/lock/pg"`) && module != "lock/pg" {
-			wanted = append(wanted, holdfastModule+"/lock/pg@"+rehearsed)
+		for _, nested := range []string{"lock/etcd", "lock/pg"} {
+			if strings.Contains(s.must(t, module, "go", "mod", "edit", "-json"), "/"+nested+`"`) && module != nested {
+				wanted = append(wanted, holdfastModule+"/"+nested+"@"+rehearsed)
+			}
 		}
 		v.must(t, filepath.Join(s.dir, module), "go", wanted...)
 	}
