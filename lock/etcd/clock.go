@@ -5,11 +5,17 @@ import "time"
 // instant is when something happened, for spans that go on while the machine sleeps: the
 // server's clock does.
 type instant struct {
-	boot time.Duration // since the machine started, sleep included; 0 where nobody tells
-	read time.Time     // with a monotonic reading, which stands still in a machine's sleep
+	boot    time.Duration // since the machine started, sleep included; 0 where nobody tells
+	running time.Duration // since this program started, without sleep
+	wall    time.Duration // since 1970, by a clock that can be set
 }
 
-func readClock() instant { return instant{sinceBoot(), time.Now()} }
+var programStart = time.Now()
+
+func readClock() instant {
+	now := time.Now()
+	return instant{sinceBoot(), now.Sub(programStart), time.Duration(now.UnixNano())}
+}
 
 // since is how much time has passed. Where the system does not tell, it is the greater of
 // what the monotonic and the wall clock say: a clock that is set forward then costs a lease,
@@ -18,5 +24,5 @@ func (i instant) since(earlier instant) time.Duration {
 	if i.boot != 0 && earlier.boot != 0 {
 		return i.boot - earlier.boot
 	}
-	return max(i.read.Sub(earlier.read), i.read.Round(0).Sub(earlier.read.Round(0)))
+	return max(i.running-earlier.running, i.wall-earlier.wall)
 }

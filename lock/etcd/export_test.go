@@ -9,12 +9,15 @@ import (
 
 // What tests reach into. None of it may be called while the Locker is in use.
 
-// Clock is a clock that a test sets.
-type Clock = func() time.Duration
+// Clock is a clock that a test sets: see instant.
+type Clock = func() (boot, running, wall time.Duration)
 
 // OpenByClock is Open with another clock.
 func OpenByClock(ctx context.Context, o Options, c Clock) (*Locker, error) {
-	return open(ctx, o, func() instant { return instant{boot: c()} })
+	return open(ctx, o, func() (i instant) {
+		i.boot, i.running, i.wall = c()
+		return i
+	})
 }
 
 func (l *Locker) SetReleasePatience(d time.Duration) { l.releasePatience = d }
@@ -28,12 +31,6 @@ func (l *Locker) LeaseID() int64 {
 
 // Own is the key of a hold.
 func (h *Hold) Own() string { return h.own }
-
-// Since is how much time passes between two readings of a system that does not tell of
-// sleep.
-func Since(earlier, later time.Time) time.Duration {
-	return instant{read: later}.since(instant{read: earlier})
-}
 
 // Fence1 is the fence of who is no reader.
 func (h *Hold) Fence1() int64 { return h.created }

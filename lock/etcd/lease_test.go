@@ -35,9 +35,13 @@ func (w *wire) cutOff(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	w.set(func(w *wire) {
-		w.unary = func(ctx context.Context, _ string, _ request) error {
-			<-ctx.Done()
-			return ctx.Err()
+		w.unary = func(ctx context.Context, _ string, r request) error {
+			select {
+			case <-release:
+				return r.send(ctx)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 		w.sent = func(string, any) { <-release }
 	})
@@ -69,19 +73,39 @@ func TestSilence(t *testing.T) {
 }
 
 // fakeClock goes only when it is told to.
-type fakeClock struct{ now atomic.Int64 }
+type fakeClock struct {
+	now   atomic.Int64 // of the two that nobody can set
+	wall  atomic.Int64
+	tells bool         // of the time that includes sleep, as Linux does
+	looks atomic.Int64 // how often it was read
+}
 
-func (c *fakeClock) read() time.Duration { return time.Duration(c.now.Load()) }
-func (c *fakeClock) add(d time.Duration) { c.now.Add(int64(d)) }
+func (c *fakeClock) read() (boot, running, wall time.Duration) {
+	c.looks.Add(1)
+	now := time.Duration(c.now.Load())
+	if c.tells {
+		boot = now
+	}
+	return boot, now, time.Duration(c.wall.Load())
+}
+
+func (c *fakeClock) add(d time.Duration) {
+	c.now.Add(int64(d))
+	c.wall.Add(int64(d))
+}
 
 // withClock opens locks with a lease that goes by a clock of the test's.
 func withClock(t *testing.T, c *clientv3.Client, lease time.Duration) (*etcd.Locker, *fakeClock) {
-	clock := &fakeClock{}
+	clock := &fakeClock{tells: true}
+	return openByClock(t, c, lease, clock), clock
+}
+
+func openByClock(t *testing.T, c *clientv3.Client, lease time.Duration, clock *fakeClock) *etcd.Locker {
 	clock.add(time.Hour)
 	l, err := etcd.OpenByClock(limited(t), etcd.Options{Client: c, Lease: lease}, clock.read)
 	check(t, err)
 	t.Cleanup(l.Close)
-	return l, clock
+	return l
 }
 
 // TestMachineSlept: time passes that no timer has counted.
@@ -139,23 +163,42 @@ func TestCountedFromSending(t *testing.T) {
 	wantIs(t, held.Release(), lock.ErrLost)
 }
 
-// TestClockWithoutSleep is of systems that don't tell of sleep: the wall clock can shorten a
-// lease, and never make it longer.
-func TestClockWithoutSleep(t *testing.T) {
-	earlier := time.Now()
-	later := earlier.Add(time.Second)
-	if got := etcd.Since(earlier, later); got != time.Second {
-		t.Errorf("%v, want 1s", got)
-	}
-	slept := later.Round(0).Add(time.Hour) // without a monotonic reading: the wall clock
-	if got := etcd.Since(earlier, slept); got != time.Hour+time.Second {
-		t.Errorf("%v after sleep", got)
+// TestClockIsSet: a wall clock that jumps back makes no lease longer, anywhere. One that
+// jumps forward costs the lease where the system does not tell of sleep, and nothing where
+// it does.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	const lease, jump = 10 * time.Second, 24 * time.Hour
+	for _, tells := range []bool{true, false} {
+		for _, forward := range []bool{true, false} {
+			w, clock := newWire(t, server), &fakeClock{tells: tells}
+			l := openByClock(t, w.client, lease, clock)
+			held := acquire(t, l, key())
+			w.cutOff(t) // else the lease begins anew
+			clock.wall.Add(int64(jump))
+			if !forward {
+				clock.wall.Add(int64(-2 * jump))
+			}
+			if costs := forward && !tells; !costs {
+				looks := clock.looks.Load()
+				eventually(t, "the clock is looked at", func() bool { return clock.looks.Load() > looks+3 })
+				select {
+				case <-held.Lost():
+					t.Errorf("lost by a jump: forward %v, of a system that tells of sleep: %v", forward, tells)
+				default:
+				}
+				clock.add(lease)
+			}
+			await(t, "Lost", held.Lost())
+			wantIs(t, held.Release(), lock.ErrLost)
+		}
 	}
 }
 
 // TestRevoked: a lease that was revoked by hand is lost with all that was held, and waited
 // for, under it. Who waits begins anew.
 func TestRevoked(t *testing.T) {
+	t.Parallel()
 	l, other := open(t, etcd.Options{}), open(t, etcd.Options{})
 	admin := server.client(t)
 	mine, others := key(), key()
