@@ -73,7 +73,9 @@ func (l *Locker) grant(ctx context.Context) (*lease, error) {
 	le.self = l.options.Prefix + lockersDir + le.name()
 	_, le.value = l.claim(le.name(), exclusive)
 	le.ctx, le.cancel = context.WithCancelCause(context.Background())
-	l.cluster = granted.ResponseHeader.GetClusterId()
+	if l.cluster == 0 { // in Open: later it is read, without a guard
+		l.cluster = granted.ResponseHeader.GetClusterId()
+	}
 	if err := le.newEpoch(ctx); err != nil {
 		le.lose(err)
 		return nil, err

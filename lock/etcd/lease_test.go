@@ -2,7 +2,9 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -217,6 +219,32 @@ func TestRevoked(t *testing.T) {
 	check(t, await(t, "the lock", waits).mustHave(t).Release())
 	wantNoKeys(t, admin, folder(mine))
 	wantNoKeys(t, admin, folder(others))
+}
+
+// TestNextLeaseBeside: a Locker gets another lease while others use it. (Those do nothing that
+// would order the two for the race detector.)
+func TestNextLeaseBeside(t *testing.T) {
+	t.Parallel()
+	l, other, admin := open(t, etcd.Options{}), open(t, etcd.Options{}), server.client(t)
+	k := key()
+	held := acquire(t, other, k)
+	ctx := held.Context(limited(t))
+	var over atomic.Bool
+	var all sync.WaitGroup
+	all.Go(func() {
+		for !over.Load() {
+			if _, err := l.Acquire(ctx, k); !errors.Is(err, lock.ErrReentrant) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
+	check(t, err)
+	check(t, acquire(t, l, key()).Release())
+	over.Store(true)
+	all.Wait()
+	check(t, held.Release())
 }
 
 // TestDeletedByHand: of a holder, a reader and a waiter.
