@@ -26,9 +26,11 @@ import (
 //	    gone. A lease that is lost stays lost: whatever is answered later.
 //
 // So a holder stops believing before the cluster can give the lock to another: the cluster
-// counts from when it has received the request, or from when a new leader was elected, which
-// was later still (a leader confirms, after it has received the request, that it is the
-// leader: etcd 3.4.25, 3.5.8). The tenth is for clocks that do not run alike.
+// counts from when it has received the request, or from when a new leader was elected, to
+// which it adds an election timeout. A leader that is cut off answers for two of these, as it
+// looks for its majority once in each, and a new one is elected after one at the earliest. (One
+// that stood still asks a majority first: etcd 3.4.25, 3.5.8.) The tenth is for clocks that do
+// not run alike.
 //
 // Queue. A lock is a folder. Each acquisition puts one key of its own there. Its name is the
 // lease's id, and a number that no other acquisition of the Locker has. The number is used
@@ -78,9 +80,9 @@ import (
 //
 // When ctx ends while it waits nothing is held, and the error is an *lock.ErrLocked that
 // names who has the lock, as far as that can be told, and matches lock.ErrTimeout and
-// context.DeadlineExceeded, or context.Canceled. A cluster that gives no answer within the
-// time of a lease, and whatever else goes wrong, ends the wait. A wait outlives the loss of
-// the lease, but has to begin again, behind those who are there.
+// context.DeadlineExceeded, or context.Canceled. A cluster that gives no answer for ten
+// seconds, or the time of a lease that is longer, and whatever else goes wrong, ends the wait.
+// A wait outlives the loss of the lease, but has to begin again, behind those who are there.
 func (l *Locker) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, false)
 }
@@ -235,7 +237,7 @@ func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
 	le := a.lease
 	for begun, tries := time.Now(), 0; ctx.Err() == nil && le.ctx.Err() == nil; {
 		epoch := le.currentEpoch()
-		limited, done := a.locker.limit(ctx)
+		limited, done := a.locker.limit(ctx, tries)
 		answer, err := a.request(limited, epoch)
 		done()
 		switch {
@@ -267,7 +269,7 @@ func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
 			return nil, a.never(err)
 		}
 		a.doubt = true
-		if time.Since(begun) > a.locker.options.Lease {
+		if time.Since(begun) > a.locker.patience() {
 			return nil, a.never(fmt.Errorf("%w: %v", errSilent, err))
 		}
 		pause(ctx, tries)

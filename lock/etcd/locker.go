@@ -121,14 +121,16 @@ func (l *Locker) use() error {
 	return nil
 }
 
-// patience bounds one answer; a step that has had none in a lease's time has failed.
-func (l *Locker) patience() time.Duration { return l.options.Lease / 4 }
+// patience is how long a step is tried. It is no less than the usual lease: what a short one is
+// for is that the dead are soon followed, and a cluster that elects a leader takes its time.
+func (l *Locker) patience() time.Duration { return max(l.options.Lease, defaultLease) }
 
-// limit bounds one request, which then ends as cancelled. The member is not told how long: that has a price, and it is
-// of no use to it.
-func (l *Locker) limit(ctx context.Context) (limited context.Context, done func()) {
+// limit bounds one request, which then ends as cancelled: a quarter of the lease, and twice as
+// long each time that it is tried again. The member is not told how long: that has a price, and
+// it is of no use to it.
+func (l *Locker) limit(ctx context.Context, tries int) (limited context.Context, done func()) {
 	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	late := time.AfterFunc(l.patience(), cancel)
+	late := time.AfterFunc(min(l.options.Lease/4<<min(tries, 4), l.patience()/4), cancel)
 	return limited, func() {
 		late.Stop()
 		cancel()
@@ -145,12 +147,12 @@ func pause(ctx context.Context, tries int) {
 }
 
 // step asks until it has an answer, the context has ended, the error says that asking again
-// is of no use, or a lease's time has passed. ask must be such that asking twice does no
+// is of no use, or its patience is at an end. ask must be such that asking twice does no
 // harm. Its context ends when the answer has taken too long; members that have lost their
 // leader say so at once.
 func (l *Locker) step(ctx context.Context, ask func(context.Context) error) error {
 	for begun, tries := time.Now(), 0; ; tries++ {
-		limited, done := l.limit(ctx)
+		limited, done := l.limit(ctx, tries)
 		err := ask(limited)
 		done()
 		switch {
@@ -158,7 +160,7 @@ func (l *Locker) step(ctx context.Context, ask func(context.Context) error) erro
 			return err
 		case ctx.Err() != nil:
 			return errors.Join(context.Cause(ctx), err)
-		case time.Since(begun) > l.options.Lease:
+		case time.Since(begun) > l.patience():
 			return fmt.Errorf("%w: %v", errSilent, err)
 		}
 		pause(ctx, tries)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,49 @@ func TestNeverAnswered(t *testing.T) {
 	_, err := l.Acquire(limited(t), key())
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrTimeout) {
 		t.Errorf("error is %v", err)
+	}
+	w.set(func(w *wire) { w.unary = nil })
+}
+
+// TestSlowCluster: a cluster that answers late, or for longer than a short lease not at all,
+// does not end an acquisition.
+func TestSlowCluster(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client, Lease: lease})
+	var lost atomic.Int64
+	for name, what := range map[string]func(ctx context.Context, r request) error{
+		"late": func(ctx context.Context, r request) error {
+			select {
+			case <-time.After(lease * 6 / 10):
+				return r.send(ctx)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+		"not at all": func(ctx context.Context, r request) error {
+			if lost.Add(1) < 12 { // it pauses longer each time
+				return errLostOnTheWire
+			}
+			return r.send(ctx)
+		},
+	} {
+		w.set(func(w *wire) {
+			w.unary = func(ctx context.Context, method string, r request) error {
+				if method != "Txn" {
+					return r.send(ctx)
+				}
+				return what(ctx, r)
+			}
+		})
+		held, err := l.Acquire(limited(t), key())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		w.set(func(w *wire) { w.unary = nil })
+		check(t, held.Release())
 	}
 	w.set(func(w *wire) { w.unary = nil })
 }
