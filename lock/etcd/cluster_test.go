@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -37,9 +38,11 @@ type member struct {
 // memberConfig is handed to the process.
 type memberConfig struct {
 	Name, Dir, Client, Peer, Cluster string
-	Token                            uint   // how long a token is good for, in seconds
-	Secure                           string // a folder with cert.pem and key.pem, for TLS; none if it is empty
-	Program                          string // an etcd that is run instead of ours, if it is set
+	Token                            uint     // how long a token is good for, in seconds
+	Secure                           string   // a folder with cert.pem and key.pem, for TLS; none if it is empty
+	Program                          string   // an etcd that is run instead of ours, if it is set
+	Advertised                       string   // where the other members find it
+	between                          *network // what they go through, if it is set
 }
 
 // memberVar tells a process to be a member.
@@ -75,21 +78,34 @@ func tryCluster(n int, kind memberConfig) (*cluster, error) {
 		if kind.Secure != "" {
 			m.config.Client = strings.Replace(m.config.Client, "http:", "https:", 1)
 		}
-		all = append(all, m.config.Name+"="+m.config.Peer)
+		m.config.Advertised = m.config.Peer
+		if kind.between != nil {
+			if m.config.Advertised, err = kind.between.before(m.config.Peer, asPeer(m.config.Name)); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, m.config.Name+"="+m.config.Advertised)
 		c.members = append(c.members, m)
 	}
-	var ready []<-chan error
+	ready := make(chan error, n)
 	for _, m := range c.members {
 		m.config.Cluster = strings.Join(all, ",")
-		ready = append(ready, m.start())
+		r := m.start()
+		go func() { ready <- <-r }()
 	}
-	for _, r := range ready {
-		err = errors.Join(err, <-r)
+	late := time.After(patience)
+	for range n {
+		select {
+		case err = <-ready:
+		case <-late:
+			err = errors.New("the members don't get ready")
+		}
+		if err != nil {
+			c.end() // the others would wait for ever for one that has failed
+			return nil, err
+		}
 	}
-	if err != nil {
-		c.end()
-	}
-	return c, err
+	return c, nil
 }
 
 func freeURL() (string, error) {
@@ -174,7 +190,11 @@ func beMember(text string) error {
 		return err
 	}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	advertised, err := url.Parse(c.Advertised)
+	if err != nil {
+		return err
+	}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*advertised}
 	if !strings.Contains(c.Cluster, ",") {
 		cfg.TickMs, cfg.ElectionMs = 50, 500 // so that a lease can be of one second
 	}
@@ -198,7 +218,7 @@ func beMember(text string) error {
 func runMember(c memberConfig) error {
 	cmd := exec.Command(c.Program, "--name", c.Name, "--data-dir", c.Dir,
 		"--listen-client-urls", c.Client, "--advertise-client-urls", c.Client,
-		"--listen-peer-urls", c.Peer, "--initial-advertise-peer-urls", c.Peer, "--initial-cluster", c.Cluster,
+		"--listen-peer-urls", c.Peer, "--initial-advertise-peer-urls", c.Advertised, "--initial-cluster", c.Cluster,
 		"--heartbeat-interval", "50", "--election-timeout", "500", "--logger", "zap", "--log-level", "fatal")
 	if runtime.GOARCH != "amd64" {
 		cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
@@ -241,6 +261,31 @@ func (c *cluster) client(t testing.TB) *clientv3.Client {
 	check(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// leader waits until there is one.
+func (c *cluster) leader(t testing.TB, client *clientv3.Client) *member {
+	t.Helper()
+	return leaderOf(t, client, c.members)
+}
+
+// leaderOf waits until one of some members leads.
+func leaderOf(t testing.TB, client *clientv3.Client, members []*member) *member {
+	t.Helper()
+	var found *member
+	eventually(t, "a leader", func() bool {
+		for _, m := range members {
+			ctx, cancel := context.WithTimeout(context.Background(), patience/10)
+			status, err := client.Status(ctx, m.config.Client)
+			cancel()
+			if err == nil && status.Leader == status.Header.MemberId {
+				found = m
+				return true
+			}
+		}
+		return false
+	})
+	return found
 }
 
 // newCluster is a test's own.

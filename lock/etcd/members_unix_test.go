@@ -26,25 +26,6 @@ func TestMembers(t *testing.T) {
 	t.Run("Minority", func(t *testing.T) { minority(t, c) })
 }
 
-// leader waits until all members that run agree on one.
-func (c *cluster) leader(t testing.TB, client *clientv3.Client) *member {
-	t.Helper()
-	var found *member
-	eventually(t, "a leader", func() bool {
-		for _, m := range c.members {
-			ctx, cancel := context.WithTimeout(context.Background(), patience/10)
-			status, err := client.Status(ctx, m.config.Client)
-			cancel()
-			if err == nil && status.Leader == status.Header.MemberId {
-				found = m
-				return true
-			}
-		}
-		return false
-	})
-	return found
-}
-
 // leaderKilled: of three members the leader is killed, then started again, and the next one;
 // holds and waits outlive it.
 func leaderKilled(t *testing.T, c *cluster) {
@@ -145,12 +126,13 @@ func minority(t *testing.T, c *cluster) {
 		defer m.stop(t)()
 	}
 	await(t, "Lost", held.Lost())
-	h, err := l.TryAcquire(limited(t), key())
-	if err == nil {
-		t.Error("a lock of a minority: ", h.Release())
-	}
-	if !told.Load() {
-		t.Error("the member has not said that it has no leader")
+	ctx, cancel := context.WithCancel(limited(t))
+	defer cancel()
+	tried := begin(l, ctx, key())
+	eventually(t, "the member says that it has no leader", told.Load)
+	cancel()
+	if o := await(t, "the end", tried); o.err == nil {
+		t.Error("a lock of a minority: ", o.held.Release())
 	}
 	wantIs(t, held.Release(), lock.ErrLost)
 	for _, m := range rest {
