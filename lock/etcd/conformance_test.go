@@ -72,6 +72,7 @@ func engine(address string, admin *clientv3.Client) locktest.Engine {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	locktest.Run(t, engine("3s "+joined(server), server.client(t)))
 }
 
@@ -82,6 +83,7 @@ func TestConformanceAsUser(t *testing.T) {
 	if os.Getenv("HOLDFAST_ETCD_WHOLE") == "" {
 		return
 	}
+	t.Parallel()
 	c := guarded(t)
 	locktest.Run(t, engine(c.address("10s"), c.root(t)))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -39,6 +40,10 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if !isSet("test.parallel") {
+		_ = flag.Set("test.parallel", "16") // most tests wait for leases to end
+	}
 	var err error
 	if server, err = startCluster(1, memberConfig{Program: os.Getenv(serverVar)}); err != nil {
 		fmt.Fprintln(os.Stderr, "etcd: ", err)
@@ -46,6 +51,12 @@ func run(m *testing.M) int {
 	}
 	defer server.end()
 	return testkit.Run(withGuarded{m})
+}
+
+// isSet reports whether a flag was given.
+func isSet(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // withGuarded ends the clusters that tests share, before testkit looks what is left.

@@ -146,16 +146,16 @@ func TestToken(t *testing.T) {
 	t.Parallel()
 	c := guarded(t)
 	admin, k := c.root(t), key()
-	l, err := openAt(limited(t), c.address("2s"))
+	l, err := openAt(limited(t), c.address("8s"))
 	check(t, err)
 	t.Cleanup(func() { check(t, l.(own).Close()) })
-	other, err := openAt(limited(t), c.address("2s"))
+	other, err := openAt(limited(t), c.address("8s"))
 	check(t, err)
 	t.Cleanup(func() { check(t, other.(own).Close()) })
 	held := acquire(t, l, k)
 	came := begin(other, limited(t), k)
 	untilWaiting(t, l, k, 1)
-	for begun := time.Now(); time.Since(begun) < 4*time.Second; { // several tokens, and leases
+	for begun := time.Now(); time.Since(begun) < 5*time.Second; { // several tokens, and more time for the lease
 		select {
 		case <-held.Lost():
 			t.Fatal("lost: ", context.Cause(held.Context(context.Background())))
