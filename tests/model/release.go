@@ -2,6 +2,16 @@ package model
 
 // ---- held
 
+// clearMarkers is hold: who has the lock removes a marker that the dead have left.
+func (t *turn) clearMarkers() {
+	if t.s.M != 0 && t.m.has(clearMarkers) {
+		t.me().mark = t.s.M
+		t.reach(markerFound, "has the lock, and opens the marker that is there")
+		return
+	}
+	t.reach(held, "has the lock")
+}
+
 // hold is the time between Acquire and Release.
 func (t *turn) hold() {
 	p := t.me()
