@@ -167,8 +167,9 @@ func replay(t *testing.T, crew *crew, head string, lines []string) error {
 				r.who[procs[n].Cmd.Process.Pid] = who
 				order = "begin " + roles[n:n+1] + " " + r.path + tidy
 			}
-			if said := procs[n].Say(order); said != "at "+at {
-				return fmt.Errorf("line %d, %s: it is %s", i+1, move, said)
+			procs[n].Order(order)
+			if said, ok := procs[n].Line(); said != "at "+at {
+				return fmt.Errorf("line %d, %s: it is %q (it answers: %v)", i+1, move, said, ok)
 			}
 			if at == "done" || at == "gave up" {
 				crew.idle = append(crew.idle, procs[n])
@@ -304,17 +305,37 @@ func (r *replayed) disk(t *testing.T) string {
 		if slices.Sort(has); len(has) > 0 {
 			what += " locked by " + strings.Join(has, "")
 		}
+		if strings.HasPrefix(what, "sibling") {
+			what += r.atTurnstile(t, path)
+		}
 		return what
 	}
 	return strings.Join([]string{one(r.path+".flock", "sibling"), one(r.path, "lock file"), one(r.path+".reclaim", "marker")}, ", ")
 }
 
+// atTurnstile says whether somebody has the turnstile of a sibling.
+func (r *replayed) atTurnstile(t *testing.T, path string) string {
+	t.Helper()
+	f, err := platform.Open(path, os.O_RDONLY)
+	check(t, err)
+	defer f.Close()
+	taken, err := f.TurnstileTaken()
+	check(t, err)
+	if taken {
+		return " with its turnstile taken"
+	}
+	return ""
+}
+
 // visible drops from the model's words what can't be seen from outside: who has made a file
-// without a claim, and whether a lock is shared.
+// without a claim, whether a lock is shared, and who has the turnstile.
 func visible(disk string) string {
 	parts := strings.Split(disk, ", ")
 	for i, p := range parts {
 		p = strings.ReplaceAll(p, "shared by", "locked by")
+		if before, _, is := strings.Cut(p, " with "); is {
+			p = before + " with its turnstile taken"
+		}
 		if before, after, is := strings.Cut(p, " empty of "); is {
 			if strings.HasPrefix(after, "another") {
 				p = before + " empty" + strings.TrimPrefix(after, "another")

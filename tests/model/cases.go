@@ -62,6 +62,26 @@ func Cases() (all []Case) {
 	add("slow", short, Machine{Budget: may(crash, 1, rmS, 1), Slow: true}, "ww", "wr", "rr")
 	add("slow", long, Machine{Budget: may(crash, 1), Slow: true}, three...)
 
+	// The turnstile. The cases above and below are without it, as that gives more orders.
+	inOrder := Machine{Budget: may(again, 1), Turnstile: true, Order: true}
+	add("turnstile, in order", short, inOrder, "ww", "wr", "rr", "www", "wwr", "wwt", "wwu")
+	add("turnstile, in order", long, inOrder, "wrr", "rrr", "wru", "wwww", "wwwr")
+	add("turnstile, come again", long, Machine{Budget: may(again, 3), Turnstile: true, Order: true}, three...)
+	add("turnstile, stopped", short, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "ww", "wr", "rr", "www", "wwr", "wwu")
+	add("turnstile, stopped", long, Machine{Budget: may(stop, 2, again, 1), Turnstile: true, Queue: true}, three...)
+	add("turnstile, stopped", long, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "wwww", "wwwr")
+	add("turnstile, stopped, crash", long, Machine{Budget: may(stop, 1, crash, 1), Turnstile: true, Queue: true}, three...)
+	add("turnstile, slow", short, Machine{Budget: may(crash, 1, again, 1), Turnstile: true, Slow: true}, "ww", "wr", "rr")
+	add("turnstile, slow", long, Machine{Budget: may(crash, 1), Turnstile: true, Slow: true}, three...)
+	add("turnstile, crash", short, Machine{Budget: may(crash, 1), Turnstile: true}, "www", "wwr")
+	add("turnstile, sibling removed", short, Machine{Budget: may(rmS, 1), Turnstile: true}, "ww", "wr", "www")
+	add("turnstile, sibling removed", long, Machine{Budget: may(crash, 1, rmS, 1), Turnstile: true}, three...)
+	add("turnstile, sibling replaced", short, Machine{Budget: may(mvS, 1, stop, 1), Turnstile: true, Queue: true}, "ww", "wr")
+	add("turnstile, cancelled", short, Machine{Budget: may(cancel, 2), Turnstile: true}, "ww", "wr", "www")
+	add("turnstile, cancelled, stopped", long, Machine{Budget: may(cancel, 1, stop, 1), Turnstile: true, Queue: true}, three...)
+	add("turnstile, tidy", short, Machine{Budget: may(again, 1), Turnstile: true, Tidy: true}, "ww", "wr", "www")
+	add("turnstile, tidy", long, Machine{Budget: may(stop, 1, again, 1), Turnstile: true, Queue: true, Tidy: true}, three...)
+
 	// The sibling is tidied up.
 	add("tidy", short, Machine{Budget: may(crash, 1, again, 1), Tidy: true}, "ww", "wr", "rr")
 	add("tidy, lock file removed", short, Machine{Budget: may(rmP, 1), Tidy: true}, "www", "wwr")

@@ -84,6 +84,9 @@ func (t *turn) abandonRemove() {
 // ---- 3: takeOver
 
 func (t *turn) openFound() {
+	if t.leaveTurnstile(lockFileThere) {
+		return
+	}
 	if t.s.P == 0 {
 		t.moved("finds the lock file gone")
 		return
@@ -119,7 +122,10 @@ func (t *turn) waitsForFile(why string) {
 	if t.s.P != p.dead {
 		t.moved("sees that the lock file has moved")
 	}
-	t.cancels(leftAtFile)
+	if t.s.left[cancels] > 0 && !t.role().tries() {
+		t.s.left[cancels]--
+		t.reach(leftAtFile, "is cancelled, and leaves its wait behind")
+	}
 }
 
 func (t *turn) checkFound() {

@@ -5,14 +5,21 @@
 //
 // A reader lays steps.go beside lock/acquire.go: a place of the model has the name of the hook
 // in the code (lock/step.go) at which the process stands, and each step is one act, at most
-// one system call that others can notice.
+// one system call that others can notice. What the steps do is in queue.go, create.go,
+// reclaim.go and release.go, in the order of an acquisition.
 //
 // In no state may there be two holders, nor a writer beside a reader. No participant removes
 // the file of somebody alive. From each state one can be reached in which everybody alive has
-// had the lock, and after the end the next one can have it. The fence grows. Guards says what
-// each part of the protocol is for: without it there is a counterexample, which is kept in
-// testdata. Open has what no part of it prevents.
+// had the lock, though others are stopped who do not have it, and after the end the next one
+// can have it. Who waits at the turnstile is passed by nobody who comes later. The fence grows.
+// Guards says what each part of the protocol is for: without it there is a counterexample,
+// which is kept in testdata. Open has what no part of it prevents.
+//
+// Some cases are with the turnstile. The others let the sibling be had in any order, which is
+// more than there can be with it. In line at the turnstile the kernel serves those who wait in
+// their order, and lets in before them whoever comes while it wakes the first.
 //
 // What the model leaves out: time (who waits long enough is simply one who has not gone on),
-// filesystems that are not trusted, more than one goroutine of a process, Windows.
+// filesystems that are not trusted, more than one goroutine of a process (so nobody adopts a
+// wait that was left behind), AwaitFree, Windows.
 package model

@@ -65,6 +65,7 @@ func (g *graph) grow() {
 func (m *Machine) Explore(limit int) Result {
 	g := &graph{}
 	k := m.first(g)
+	begin := k
 	var r Result
 	depthEnd := k + 1
 	for range k {
@@ -97,7 +98,7 @@ func (m *Machine) Explore(limit int) Result {
 		return r
 	}
 	g.first = append(g.first, uint32(len(g.succ)))
-	k, bad := m.stuck(g)
+	k, bad := m.stuck(g, begin)
 	if bad != none && (m.sought == none || m.sought == bad) {
 		return m.found(g, r, k, bad)
 	}
@@ -135,12 +136,12 @@ func (m *Machine) found(g *graph, r Result, k int, bad violation) Result {
 	return r
 }
 
-// stuck returns the first state from which no end can be reached in which everybody alive
-// has had the lock.
-func (m *Machine) stuck(g *graph) (k int, bad violation) {
+// stuck returns the first state, from begin on, from which no end can be reached in which
+// everybody alive has had the lock.
+func (m *Machine) stuck(g *graph, begin int) (k int, bad violation) {
 	good := make([]bool, len(g.states))
 	for k := range g.states {
-		if m.obstructed(&g.states[k]) {
+		if k < begin || m.obstructed(&g.states[k]) {
 			good[k] = true
 			continue
 		}
@@ -317,7 +318,7 @@ func (m *Machine) disk(s *state) string {
 			return what + " absent"
 		}
 		f := s.at(r)
-		d := what
+		d, turn := what, ""
 		if what != "sibling" {
 			switch {
 			case f.is&released != 0:
@@ -334,6 +335,9 @@ func (m *Machine) disk(s *state) string {
 			}
 		} else {
 			d += " there"
+			if at := s.atTurnstile(r); at >= 0 {
+				turn = fmt.Sprintf(" with %c at its turnstile", 'A'+at)
+			}
 		}
 		switch {
 		case f.ex != 0:
@@ -346,7 +350,7 @@ func (m *Machine) disk(s *state) string {
 				}
 			}
 		}
-		return d
+		return d + turn
 	}
 	return strings.Join([]string{one(s.S, "sibling"), one(s.P, "lock file"), one(s.M, "marker")}, ", ")
 }

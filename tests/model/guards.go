@@ -28,6 +28,14 @@ const (
 	lookWhileWaiting
 	lookTidy
 
+	// The turnstile.
+	lookTurnstile
+	triesLook
+	takeTurnstile
+	keepTurnstile
+	overtakeTurnstile
+	overtakeSibling
+
 	// The rest.
 	leaveAlone
 	unlockLast
@@ -92,7 +100,7 @@ var Guards = []Guard{
 	{"A-take-over", "who judges a file has its lock", guardList{lockFound},
 		Machine{Roles: []Role("ww"), Budget: may(rmS, 1)}, removesLiving},
 	{"A-join", "who joins readers has their file's lock, shared", guardList{lockJoined},
-		Machine{Roles: []Role("wrr"), Budget: may(rmS, 1)}, twoHolders},
+		Machine{Roles: []Role("wrr"), First: "BBBBB", Budget: may(rmS, 1)}, twoHolders},
 	{"A-last-reader", "who removes the readers' file has it alone", guardList{lockLast},
 		Machine{Roles: []Role("rr")}, removesLiving},
 	{"A-marker", "who creates the marker locks it", guardList{lockMarker},
@@ -103,7 +111,7 @@ var Guards = []Guard{
 	{"B-create", "a file that was created and locked is looked for at the path", guardList{lookCreated},
 		Machine{Roles: []Role("ww"), Budget: may(rmS, 1)}, twoHolders},
 	{"B-take-over", "so is one that is there", guardList{lookFound},
-		Machine{Roles: []Role("wrr"), Budget: may(rmS, 1)}, twoHolders},
+		Machine{Roles: []Role("wrr"), First: "BBBBB", Budget: may(rmS, 1)}, twoHolders},
 	{"B-reclaim", "a dead holder's file is looked for once more before it is removed", guardList{lookDead},
 		Machine{Roles: []Role("rr"), Budget: may(rmP, 1), DeadFile: true}, removesLiving},
 	{"B-last-reader", "so is the readers' file", guardList{lookLast},
@@ -120,6 +128,19 @@ var Guards = []Guard{
 		Machine{Roles: []Role("ww"), Budget: may(stop, 1, rmS, 1), Queue: true}, stuck},
 	{"B-tidy", "who tidies up looks whether the sibling is still there", guardList{lookTidy},
 		Machine{Roles: []Role("ww"), Budget: may(rmS, 1), Tidy: true}, removesSibling},
+
+	{"turnstile-look", "who comes looks whether somebody is at the turnstile", guardList{lookTurnstile},
+		Machine{Roles: []Role("ww"), Budget: may(again, 1), Turnstile: true, Order: true}, passed},
+	{"turnstile-take", "who waits for the sibling has its turnstile", guardList{takeTurnstile},
+		Machine{Roles: []Role("ww"), Budget: may(again, 1), Turnstile: true, Order: true}, passed},
+	{"turnstile-keep", "... and keeps it until its lock file is made", guardList{keepTurnstile},
+		Machine{Roles: []Role("www"), Budget: may(again, 1), Turnstile: true, Order: true}, passed},
+	{"turnstile-readers", "a reader's try looks at the turnstile, too", guardList{triesLook},
+		Machine{Roles: []Role("wru"), Turnstile: true, Order: true}, passed},
+	{"overtake-turnstile", "who is stopped at the turnstile of a free lock is overtaken", guardList{overtakeTurnstile},
+		Machine{Roles: []Role("www"), Budget: may(stop, 1), Queue: true, Turnstile: true}, stuck},
+	{"overtake-sibling", "who is stopped with the sibling's lock, and no other, is overtaken", guardList{overtakeSibling},
+		Machine{Roles: []Role("ww"), Budget: may(stop, 1), Queue: true, Turnstile: true}, stuck},
 
 	{"last-reader-removes", "the readers' file goes with the last of them", guardList{leaveAlone},
 		Machine{Roles: []Role("rr")}, removesLiving},

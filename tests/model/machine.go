@@ -41,10 +41,15 @@ type Machine struct {
 	// Beside says that others who hold, and keep no rules, count, too.
 	Beside bool
 
-	Tidy  bool // the sibling goes, too, when nobody needs it
-	Fence bool // each writer asks for the fence
-	Queue bool // who is stopped with the sibling's lock is overtaken
-	Slow  bool // ... and so is who is only slow
+	// Turnstile has those who wait pass the turnstile. Without it the sibling can be had in any
+	// order, which is more than there can be with it: save that nobody waits for it, or overtakes
+	// whoever is at it.
+	Turnstile bool
+	Order     bool // nobody may be passed by who comes later: see comes
+	Tidy      bool // the sibling goes, too, when nobody needs it
+	Fence     bool // each writer asks for the fence
+	Queue     bool // who is stopped with the sibling's lock is overtaken
+	Slow      bool // ... and so is who is only slow
 	// DeadFile and DeadMarker are left by a holder, and a reclaimer, who died before.
 	DeadFile, DeadMarker bool
 	// Gaps lets others act between a look and the removal that follows it, two adjacent
@@ -81,6 +86,7 @@ const (
 	removesSibling
 	fenceBack
 	deathUnheard
+	passed
 	stuck
 	left
 )
@@ -89,7 +95,8 @@ var violationNames = [...]string{
 	none: "no violation", twoHolders: "two holders", removesLiving: "a participant removes a living one's lock file",
 	removesMarker: "a participant removes a living one's marker", removesSibling: "a sibling that is in use is tidied away",
 	fenceBack: "the fence did not grow", deathUnheard: "the next holder does not learn of a death",
-	stuck: "somebody alive can't get the lock any more", left: "all have ended, and the lock can't be had",
+	passed: "somebody who waits is passed by who came later",
+	stuck:  "somebody alive can't get the lock any more", left: "all have ended, and the lock can't be had",
 }
 
 func (v violation) String() string { return violationNames[v] }
@@ -154,6 +161,9 @@ func (m *Machine) next(from *state, yield func(a act, to *state)) {
 		}
 		m.move(from, i, func(does string, to *state) { yield(act{who: i, does: does}, to) })
 	}
+	m.threads(from, func(i int, to *state) {
+		yield(act{who: i, does: "is granted the wait that it has left behind, and lets go"}, to)
+	})
 	if !gap || m.Gaps {
 		m.hands(from, func(b budget, does string, to *state) { yield(act{who: -1, does: does, env: b, isEnv: true}, to) })
 	}
@@ -163,21 +173,27 @@ func (m *Machine) next(from *state, yield func(a act, to *state)) {
 // move calls yield with what comes of the next step of process i; in a machine that pauses
 // at hooks only, of all up to the next hook.
 func (m *Machine) move(from *state, i int, yield func(does string, to *state)) {
+	m.moveOn(from.proc[i].at, from, i, yield)
+}
+
+// moveOn is move for a process that has gone on already, from a hook that it was at.
+func (m *Machine) moveOn(was place, from *state, i int, yield func(does string, to *state)) {
 	t := turn{m: m, i: i, from: from, s: *from}
 	t.then = func(t *turn, does string) {
 		to := t.s
 		at := to.proc[i].at
 		if m.Hooks && !steps[at].hook && steps[at].do != nil && to.bad == none {
 			went := false
-			m.move(&to, i, func(more string, to *state) {
+			m.moveOn(was, &to, i, func(more string, to *state) {
 				went = true
 				yield(does+"; "+more, to)
 			})
 			if went {
 				return
 			}
-			// It waits here, or has come to a place where it may wait.
-			if steps[at].waits == "" {
+			// It waits here, or has come to a place where it may wait. Who waits already does not
+			// show that it waits elsewhere now.
+			if steps[at].waits == "" || steps[was].waits != "" && !steps[was].hook {
 				return
 			}
 		}
@@ -188,6 +204,19 @@ func (m *Machine) move(from *state, i int, yield func(does string, to *state)) {
 	steps[from.proc[i].at].do(&t)
 }
 
+// threads are those of waits that were left behind. (Where processes pause at hooks only, they
+// are gone at once: see canonical.)
+func (m *Machine) threads(from *state, yield func(i int, to *state)) {
+	for i, r := range m.Roles {
+		to := *from
+		if !m.Hooks && to.grant(i, !r.reads(), false) {
+			m.canonical(&to)
+			m.check(&to)
+			yield(i, &to)
+		}
+	}
+}
+
 // fates are what befalls a process: it dies, is stopped, or becomes another program.
 func (m *Machine) fates(from *state, yield func(i int, b budget, does string, to *state)) {
 	for i := range m.Roles {
@@ -195,7 +224,7 @@ func (m *Machine) fates(from *state, yield func(i int, b budget, does string, to
 		ended := steps[p.at].ended
 		if !ended && m.may(from, crashes) {
 			m.befalls(from, crashes, func(s *state) {
-				s.unlockAll(i)
+				s.loses(i)
 				s.proc[i] = proc{at: dead}
 			}, func(to *state) { yield(i, crashes, "is killed", to) })
 		}
@@ -205,23 +234,26 @@ func (m *Machine) fates(from *state, yield func(i int, b budget, does string, to
 				if p.holds() {
 					f = asHolder
 				}
-				s.unlockAll(i)
+				s.loses(i)
 				s.lock(p.own, i, p.own != 0 && from.at(p.own).ex != 0)
 				s.proc[i] = proc{at: childHas, own: p.own, flags: f}
 			}, func(to *state) { yield(i, heirs, "is killed, and a child has its lock file", to) })
 		}
 		if p.holds() && !m.Roles[i].reads() && m.Roles[i].participant() && m.may(from, execs) {
 			m.befalls(from, execs, func(s *state) {
-				s.unlockAll(i)
+				s.loses(i)
 				s.proc[i] = proc{at: another, own: p.own, flags: asHolder}
 			}, func(to *state) { yield(i, execs, "becomes another program by exec, which closes its files", to) })
 		}
 		if !ended && p.flags&stopped == 0 && p.at != out && m.may(from, stops) {
-			m.befalls(from, stops, func(s *state) { s.proc[i].flags |= stopped },
+			m.befalls(from, stops, func(s *state) {
+				s.leaveLine(i) // a signal ends the system call, which begins again after it
+				s.proc[i].flags |= stopped
+			},
 				func(to *state) { yield(i, stops, "is stopped, and does not go on", to) })
 		}
 		if (p.at == done || p.at == failed) && m.may(from, agains) {
-			m.befalls(from, agains, func(s *state) { s.proc[i] = proc{at: out} },
+			m.befalls(from, agains, func(s *state) { s.proc[i] = proc{at: out, behind: p.behind, line: p.line} },
 				func(to *state) { yield(i, agains, "comes again", to) })
 		}
 	}
@@ -359,7 +391,7 @@ func (m *Machine) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{m.Tidy, "siblings are tidied up"}, {m.Fence, "writers ask for the fence"}, {m.Queue, "who is stopped is overtaken"}, {m.Slow, "who is slow is overtaken"},
+	}{{m.Turnstile, "who waits passes the turnstile"}, {m.Order, "in order"}, {m.Tidy, "siblings are tidied up"}, {m.Fence, "writers ask for the fence"}, {m.Queue, "who is stopped is overtaken"}, {m.Slow, "who is slow is overtaken"},
 		{m.DeadFile, "a dead holder has left the lock file"}, {m.DeadMarker, "a dead reclaimer has left the marker"}, {m.Gaps, "others may act between a look and a removal"}} {
 		if f.on {
 			s += "; " + f.name

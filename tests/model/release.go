@@ -4,6 +4,9 @@ package model
 
 // clearMarkers is hold: who has the lock removes a marker that the dead have left.
 func (t *turn) clearMarkers() {
+	if t.leaveTurnstile(turnstileLeft) {
+		return
+	}
 	if t.s.M != 0 && t.m.has(clearMarkers) {
 		t.me().mark = t.s.M
 		t.reach(markerFound, "has the lock, and opens the marker that is there")
@@ -148,7 +151,6 @@ func (t *turn) tellEnd() {
 func (t *turn) unlockOwn() {
 	p := t.me()
 	t.s.unlock(p.own, t.i)
-	p.own = 0
 	t.reach(ownUnlocked, "drops its own lock")
 }
 
@@ -167,7 +169,7 @@ func (t *turn) tidy() {
 func (t *turn) tidySibling() {
 	p := t.me()
 	for i := range t.m.Roles {
-		if q := &t.s.proc[i]; i != t.i && q.sib == p.sib && t.m.has(openElsewhere) {
+		if q := &t.s.proc[i]; (i != t.i && q.sib == p.sib || q.behind == p.sib) && t.m.has(openElsewhere) {
 			t.reach(siblingStays, "leaves the sibling, which others have open")
 			return
 		}
@@ -215,7 +217,7 @@ func (t *turn) removeSibling() {
 func (t *turn) unlockSibling() {
 	p := t.me()
 	t.s.unlock(p.sib, t.i)
-	p.sib = 0
+	p.sib, p.own = 0, 0 // its own file is closed last, which nobody waits for
 	if t.m.Tidy && t.role().reads() && p.flags&tidied == 0 {
 		p.flags |= tidied
 		t.reach(tidiesUp, "unlocks the sibling, and looks whether it can go")
@@ -238,7 +240,8 @@ func (t *turn) after() {
 
 func (t *turn) end(why string) {
 	t.s.unlockAll(t.i)
-	*t.me() = proc{}
+	p := t.me()
+	*p = proc{behind: p.behind, line: p.line}
 	t.reach(done, why)
 }
 
@@ -358,18 +361,7 @@ func (t *turn) clearReaders() {
 	t.reach(siblingUnlocked, "removes the readers' file")
 }
 
-// ---- waits that were left behind
-
-func (t *turn) giveBackSibling() {
-	p := t.me()
-	if t.s.free(p.sib, t.i, t.exclusive()) {
-		t.giveUp("is granted the sibling for nobody, and lets go")
-		return
-	}
-	if t.s.S != p.sib {
-		t.giveUp("sees that the sibling has moved")
-	}
-}
+// ---- a wait for the lock file that was left behind
 
 func (t *turn) giveBackFile() {
 	p := t.me()

@@ -29,7 +29,14 @@ type proc struct {
 	// one, and the right that it has.
 	aim, above, right    ref
 	sib, own, dead, mark ref // files it has open: the sibling, its lock file, the one it judges, a marker
-	flags                flags
+	// In machines with turnstiles: the sibling whose turnstile it has, and its place in line.
+	turn ref
+	line uint8
+	// The sibling at which it has left a wait behind, at the turnstile if that has the place in
+	// line, and else for the lock.
+	behind ref
+	ahead  uint8 // of Order: those who are to be served before
+	flags  flags
 }
 
 type flags uint8
@@ -42,6 +49,7 @@ const (
 	missed                     // the claim that it judged dead had moved
 	tidied                     // it has tidied up
 	asHolder                   // it died, or was replaced by another program, as a holder
+	waited                     // of Order: it was granted the sibling, and has not made its lock file yet
 )
 
 // inode is one file.
@@ -160,10 +168,19 @@ func (s *state) unlockAll(i int) {
 	}
 }
 
+// loses is the end of all that the kernel keeps for a process.
+func (s *state) loses(i int) {
+	s.unlockAll(i)
+	s.leaveLine(i)
+}
+
 // canonical numbers the files anew, in the order in which names and processes lead to them,
 // and forgets the others. Of processes with the same role it puts those that have come less
 // far first. So what differs only by such numbers is one state.
 func (m *Machine) canonical(s *state) {
+	for i := 0; m.Hooks && i < len(m.Roles); i++ {
+		s.grant(i, !m.Roles[i].reads(), true)
+	}
 	for i := 1; i < len(m.Roles) && !m.inOrder; i++ {
 		for k := i; k > 0 && m.Roles[k] == m.Roles[k-1] && s.proc[k].less(s.proc[k-1]); k-- {
 			s.swap(k, k-1)
@@ -192,6 +209,8 @@ func (m *Machine) canonical(s *state) {
 		number(&p.own)
 		number(&p.dead)
 		number(&p.mark)
+		number(&p.turn)
+		number(&p.behind)
 		number(&p.aim)
 		number(&p.above)
 		number(&p.right)
@@ -219,7 +238,10 @@ func (p proc) less(o proc) bool {
 	if p.at != o.at {
 		return p.at < o.at
 	}
-	return p.flags < o.flags
+	if p.flags != o.flags {
+		return p.flags < o.flags
+	}
+	return p.line < o.line
 }
 
 // swap exchanges two processes of the same role.
@@ -238,8 +260,15 @@ func (s *state) swap(i, k int) {
 		number(&f.maker)
 		number(&f.ex)
 		number(&f.tells)
-		a, b := f.sh>>i&1, f.sh>>k&1
-		f.sh = f.sh&^(1<<i|1<<k) | a<<k | b<<i
+		swapBits(&f.sh, i, k)
+	}
+	for p := range s.proc {
+		swapBits(&s.proc[p].ahead, i, k)
 	}
 	number(&s.unheard)
+}
+
+func swapBits(of *uint8, i, k int) {
+	a, b := *of>>i&1, *of>>k&1
+	*of = *of&^(1<<i|1<<k) | a<<k | b<<i
 }

@@ -5,6 +5,10 @@ package model
 const (
 	out place = iota
 	siblingOpened
+	turnstileLooked
+	turnstileBusy
+	inLine
+	turnstileHad
 	siblingLocked
 	siblingChecked
 
@@ -12,6 +16,7 @@ const (
 	ownLocked
 	lockFileChecked
 	claimWritten
+	turnstileLeft
 	abandons
 	abandonsAlone
 	abandonsLooked
@@ -78,7 +83,6 @@ const (
 	tidiesUp
 	tidiesUpOpened
 
-	leftAtSibling
 	leftAtFile
 	leftAlone
 	leftLooked
@@ -117,16 +121,21 @@ var steps [allPlaces]step
 func init() {
 	for at, s := range map[place]step{
 		// Step 1 of acquire.go: the queue.
-		out:            {name: "out", do: (*turn).openSibling},
-		siblingOpened:  {name: "sibling opened", do: (*turn).lockSibling, waits: "about to wait"},
-		siblingLocked:  {name: "sibling locked", hook: true, do: (*turn).checkSibling},
-		siblingChecked: {name: "sibling checked", hook: true, do: (*turn).createFile},
+		out:             {name: "out", do: (*turn).openSibling},
+		siblingOpened:   {name: "sibling opened", do: (*turn).lockSibling, waits: "about to wait"},
+		turnstileLooked: {name: "nobody at the turnstile", do: (*turn).passSibling},
+		turnstileBusy:   {name: "comes to the turnstile", do: (*turn).takeTurnstile},
+		inLine:          {name: "in line at the turnstile", do: (*turn).standInLine, waits: "about to wait"},
+		turnstileHad:    {name: "has the turnstile", do: (*turn).lockFromTurnstile, waits: "about to wait"},
+		siblingLocked:   {name: "sibling locked", hook: true, do: (*turn).checkSibling},
+		siblingChecked:  {name: "sibling checked", hook: true, do: (*turn).createFile},
 
 		// Step 2: create.
 		lockFileCreated: {name: "lock file created", hook: true, do: (*turn).lockCreated},
 		ownLocked:       {name: "own lock taken", hook: true, do: (*turn).checkCreated},
 		lockFileChecked: {name: "lock file checked", hook: true, do: (*turn).writeClaim, relies: true},
 		claimWritten:    {name: "claim written", hook: true, do: (*turn).clearMarkers, relies: true, holds: true},
+		turnstileLeft:   {name: "turnstile left", do: (*turn).clearMarkers, relies: true, holds: true},
 		abandons:        {name: "abandons its file", do: (*turn).abandon},
 		abandonsAlone:   {name: "abandons its file, alone", do: (*turn).abandonLook},
 		abandonsLooked:  {name: "abandons its file, looked", do: (*turn).abandonRemove, gap: true},
@@ -199,11 +208,10 @@ func init() {
 		tidiesUp:       {name: "tidies up", do: (*turn).tidyOpen},
 		tidiesUpOpened: {name: "tidies up, opened", do: (*turn).tidyLock},
 
-		// Waits that were cancelled, until they are granted.
-		leftAtSibling: {name: "wait at the sibling left behind", do: (*turn).giveBackSibling},
-		leftAtFile:    {name: "wait at the lock file left behind", do: (*turn).giveBackFile},
-		leftAlone:     {name: "got it for nobody", do: (*turn).giveBackLook},
-		leftLooked:    {name: "got it for nobody, looked", do: (*turn).giveBackRemove, gap: true},
+		// A wait that was cancelled, until it is granted.
+		leftAtFile: {name: "wait at the lock file left behind", do: (*turn).giveBackFile},
+		leftAlone:  {name: "got it for nobody", do: (*turn).giveBackLook},
+		leftLooked: {name: "got it for nobody, looked", do: (*turn).giveBackRemove, gap: true},
 
 		done:     {name: "done", hook: true, ended: true},
 		failed:   {name: "gave up", hook: true, ended: true},

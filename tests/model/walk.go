@@ -58,10 +58,11 @@ func (m *Machine) choices(s *state) (all []choice) {
 	return all
 }
 
-// paused is the machine as it is walked through: in order, and at hooks only.
+// paused is the machine as it is walked through: with all that there is, in order, and at hooks
+// only.
 func (m *Machine) paused() *Machine {
 	p := *m
-	p.Hooks, p.inOrder = true, true
+	p.Turnstile, p.Hooks, p.inOrder = true, true, true
 	return &p
 }
 
@@ -269,7 +270,5 @@ func (m *Machine) Replayable() bool {
 			return false
 		}
 	}
-	// Not yet: overtaking, and tidying up beside two others, where real processes pause at
-	// other hooks first.
-	return !m.Fence && !m.Slow && !m.Gaps && !m.Queue && !(m.Tidy && len(m.Roles) > 2)
+	return !m.Fence && !m.Slow && !m.Gaps && !m.Queue
 }
