@@ -281,8 +281,16 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// shareFile gives this process an open file of another's, as its children have it.
+// shareFile gives this process an open file of another's, as its children have it, until the
+// test ends.
 func shareFile(t *testing.T, pid int, path string) {
+	t.Helper()
+	ours := inherit(t, pid, path)
+	t.Cleanup(func() { unix.Close(ours) })
+}
+
+// inherit is shareFile for callers who close it. The file may have lost its name.
+func inherit(t *testing.T, pid int, path string) (ours int) {
 	t.Helper()
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -290,17 +298,17 @@ func shareFile(t *testing.T, pid int, path string) {
 	}
 	defer unix.Close(pidfd)
 	for fd := range 1024 {
-		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); err != nil || to != path {
+		to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+		if err != nil || strings.TrimSuffix(to, " (deleted)") != path {
 			continue
 		}
-		ours, err := unix.PidfdGetfd(pidfd, fd, 0)
-		if err != nil {
+		if ours, err = unix.PidfdGetfd(pidfd, fd, 0); err != nil {
 			t.Skip("needs the right to share an open file of a child's child: ", err)
 		}
-		t.Cleanup(func() { unix.Close(ours) })
-		return
+		return ours
 	}
 	t.Fatalf("pid %d does not have %s open", pid, path)
+	return 0
 }
 
 // TestAttach_Release: what a living holder releases is free, whatever its children do.

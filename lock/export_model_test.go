@@ -1,6 +1,9 @@
 package lock
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // passingSteps are hooks at which a process of the model does not pause.
 var passingSteps = names(stepGranted, stepBusy, stepLooked, stepDying, stepPeeked)
@@ -15,3 +18,6 @@ func NeverLookAgain(path string) {
 	defer clearingMu.Unlock()
 	clearing[path] = true
 }
+
+// SaysReleased reports whether a claim of ours says that it was released.
+func SaysReleased(claim []byte) bool { return bytes.Contains(claim, []byte(isReleased)) }

@@ -23,6 +23,9 @@ var (
 
 func TestMain(m *testing.M) { testkit.Main(m, func(string, []string) {}) }
 
+// results is what -complete keeps.
+var results = filepath.Join("..", "results", "model.txt")
+
 // some leaves out two of three, by chance, where all take long.
 func some(all []Case) (some []Case) {
 	for _, c := range all {
@@ -76,7 +79,7 @@ func TestCases(t *testing.T) {
 	if *complete && !t.Failed() && !slices.Contains(lines, "") { // -run may have left some out
 		text := fmt.Sprintf("go test ./model -complete, in tests: no violation in any case.\n%s, in %v, %s %s/%s, %d processors.\n\n   states transitions  depth  case\n%s\n",
 			sum, time.Since(began).Round(time.Second), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), strings.Join(lines, "\n"))
-		if err := os.WriteFile(filepath.Join("..", "results", "model.txt"), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(results, []byte(text), 0o644); err != nil {
 			t.Error(err)
 		}
 	}

@@ -122,7 +122,7 @@ func (t *turn) waitsForFile(why string) {
 	if t.s.P != p.dead {
 		t.moved("sees that the lock file has moved")
 	}
-	if t.s.left[cancels] > 0 && !t.role().tries() {
+	if t.s.left[cancels] > 0 && !t.role().tries() && !t.m.Hooks {
 		t.s.left[cancels]--
 		t.reach(leftAtFile, "is cancelled, and leaves its wait behind")
 	}

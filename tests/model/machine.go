@@ -109,6 +109,7 @@ type place uint8
 type turn struct {
 	m    *Machine
 	i    int
+	was  place // where it was before, at a hook; in a machine that pauses at hooks only
 	from *state
 	s    state // what comes of it
 	then func(t *turn, does string)
@@ -178,7 +179,7 @@ func (m *Machine) move(from *state, i int, yield func(does string, to *state)) {
 
 // moveOn is move for a process that has gone on already, from a hook that it was at.
 func (m *Machine) moveOn(was place, from *state, i int, yield func(does string, to *state)) {
-	t := turn{m: m, i: i, from: from, s: *from}
+	t := turn{m: m, i: i, was: was, from: from, s: *from}
 	t.then = func(t *turn, does string) {
 		to := t.s
 		at := to.proc[i].at
@@ -253,7 +254,7 @@ func (m *Machine) fates(from *state, yield func(i int, b budget, does string, to
 				func(to *state) { yield(i, stops, "is stopped, and does not go on", to) })
 		}
 		if (p.at == done || p.at == failed) && m.may(from, agains) {
-			m.befalls(from, agains, func(s *state) { s.proc[i] = proc{at: out, behind: p.behind, line: p.line} },
+			m.befalls(from, agains, func(s *state) { s.proc[i] = p.after() },
 				func(to *state) { yield(i, agains, "comes again", to) })
 		}
 	}

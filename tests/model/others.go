@@ -30,7 +30,7 @@ func addOthers() {
 	for at, s := range map[place]step{
 		inspects:        {name: "inspects", do: (*turn).inspect},
 		inspectorOpened: {name: "opened to look", do: (*turn).inspectLock},
-		inspectorLocked: {name: "own lock taken to look", do: (*turn).inspected},
+		inspectorLocked: {name: "own lock taken to look", hook: true, do: (*turn).inspected},
 
 		exclOut:     {name: "comes", hook: true, do: (*turn).exclCreate},
 		exclCreated: {name: "its file created", hook: true, do: (*turn).exclWrite, relies: true},
@@ -45,9 +45,9 @@ func addOthers() {
 		markerOver:  {name: "claims, and still has its marker", hook: true, do: (*turn).othersHave, hasMarker: true, relies: true},
 		markerFails: {name: "has its marker for nothing", hook: true, do: (*turn).othersFail, hasMarker: true},
 
-		flockOut:    {name: "comes to the sibling", do: (*turn).flockOpen},
-		flockOpened: {name: "waits at the sibling", do: (*turn).flockLock},
-		flockHolds:  {name: "holds the sibling", do: (*turn).flockUnlock, holds: true},
+		flockOut:    {name: "comes to the sibling", hook: true, do: (*turn).flockOpen},
+		flockOpened: {name: "waits at the sibling", hook: true, do: (*turn).flockLock},
+		flockHolds:  {name: "holds the sibling", hook: true, do: (*turn).flockUnlock, holds: true},
 	} {
 		steps[at] = s
 	}

@@ -30,8 +30,11 @@ func (t *turn) lockSibling() {
 	case !taken:
 		t.reach(turnstileLooked, "finds nobody at the turnstile")
 	case t.role().tries() && t.m.has(triesLook):
-		t.giveUp("finds somebody at the turnstile, and gives up")
-		if t.overtakesTurnstile() && t.s.free(p.sib, t.i, true) {
+		free := t.s.free(p.sib, t.i, true)
+		if !t.m.Hooks || !free { // somebody paused at a hook is slow
+			t.giveUp("finds somebody at the turnstile, and gives up")
+		}
+		if free && (t.overtakesTurnstile() || t.m.Hooks) {
 			t.getsSibling("overtakes whoever is at the turnstile, and locks the sibling")
 		}
 	case t.role().tries():
@@ -48,7 +51,9 @@ func (t *turn) passSibling() {
 	case t.s.free(p.sib, t.i, t.exclusive()):
 		t.getsSibling("locks the sibling")
 	case t.role().tries():
-		t.giveUp("finds the sibling locked, and gives up")
+		if !t.recalls() {
+			t.giveUp("finds the sibling locked, and gives up")
+		}
 		t.waitsForSibling()
 	case p.at == turnstileLooked:
 		t.reach(turnstileBusy, "finds the sibling locked")
@@ -69,29 +74,40 @@ func (t *turn) waitsForSibling() {
 
 // passes overtakes those who have the sibling's lock, and no other. The wait stays behind.
 func (t *turn) passes() {
-	if p := t.me(); t.overtakes() && !(t.role().tries() && t.m.Hooks) {
+	p := t.me()
+	if t.recalls() || !t.role().tries() && t.hasWaited() && t.nobodyHas() && t.haveOnlySibling() {
 		p.leaveBehind()
+		p.overtook = t.s.holders(t.s.S)
 		p.sib, p.turn = 0, 0
 		t.reach(anotherRound, "overtakes those who have the sibling's lock alone")
 	}
 }
 
-// overtakes is siblingWatch.passes: nobody has the lock file's own lock, and those who have the
-// sibling's have no other.
-func (t *turn) overtakes() bool {
+// hasWaited reports whether a process is past the hook at which it begins to wait.
+func (t *turn) hasWaited() bool {
+	return !t.m.Hooks || steps[t.was].waits != "" && !steps[t.was].hook
+}
+
+// recalls is areStillStopped: it has overtaken these before, and does not wait again for that.
+func (t *turn) recalls() bool {
+	p := t.me()
+	return p.overtook != 0 && p.overtook == t.s.holders(t.s.S) && t.haveOnlySibling()
+}
+
+// nobodyHas reports whether nobody has the lock file's own lock.
+func (t *turn) nobodyHas() bool { return t.s.P == 0 || t.s.free(t.s.P, t.i, true) }
+
+// haveOnlySibling reports whether those who have the sibling's lock go on no more, or slowly,
+// and have no other lock.
+func (t *turn) haveOnlySibling() bool {
 	s := &t.s
-	if !t.m.Queue && !t.m.Slow || s.P != 0 && !s.free(s.P, t.i, true) || s.S == 0 {
+	if !t.m.Queue && !t.m.Slow || s.S == 0 || s.holders(s.S) == 0 || !t.m.has(overtakeSibling) {
 		return false
 	}
-	if !t.m.has(overtakeSibling) {
-		return false
-	}
-	held := false
 	for i := range t.m.Roles {
 		if !s.has(s.S, i) {
 			continue
 		}
-		held = true
 		if s.proc[i].flags&stopped == 0 && !t.m.Slow {
 			return false
 		}
@@ -101,7 +117,7 @@ func (t *turn) overtakes() bool {
 			}
 		}
 	}
-	return held
+	return true
 }
 
 // overtakesTurnstile is siblingWatch.check, and impatient.lockSibling, for a lock that nobody
@@ -136,7 +152,7 @@ func (t *turn) standInLine() {
 	if t.s.S != p.sib && t.m.has(lookWhileWaiting) {
 		t.openAnew("sees that the sibling has moved")
 	}
-	if t.overtakesTurnstile() && t.s.S == p.sib && t.s.free(p.sib, t.i, true) {
+	if t.hasWaited() && t.overtakesTurnstile() && t.s.S == p.sib && t.s.free(p.sib, t.i, true) {
 		p.leaveBehind()
 		t.getsSibling("overtakes whoever is at the turnstile, and locks the sibling")
 		return
@@ -177,6 +193,7 @@ func (t *turn) getsSibling(does string) {
 		t.breaks(passed)
 	}
 	t.served()
+	t.me().overtook = 0
 	t.reach(siblingLocked, does)
 }
 
@@ -189,6 +206,16 @@ func (t *turn) leaveTurnstile(at place) bool {
 		t.reach(at, "leaves the turnstile")
 	}
 	return had
+}
+
+// holders are those who have the lock of a file.
+func (s *state) holders(r ref) (bits uint8) {
+	for i := range s.proc {
+		if s.has(r, i) {
+			bits |= 1 << i
+		}
+	}
+	return bits
 }
 
 // atTurnstile returns who has the turnstile of a sibling; -1: nobody.
@@ -325,7 +352,14 @@ func (t *turn) forgets(but flags) {
 		t.s.leaveLine(t.i)
 	}
 	p := t.me()
-	*p = proc{flags: p.flags &^ (but | waited), behind: p.behind, line: p.line}
+	now := p.after()
+	now.flags = p.flags &^ (but | waited)
+	*p = now
+}
+
+// after is what is left of a process when it is out: a wait that goes on, and what it recalls.
+func (p proc) after() proc {
+	return proc{at: out, behind: p.behind, line: p.line, overtook: p.overtook}
 }
 
 // again is errMoved: another look at once. The queue may have moved as well.
@@ -358,7 +392,7 @@ func (t *turn) giveUp(why string) {
 // cancels ends an Acquire that waits for the sibling. Its wait stays behind, and in line, but
 // not at the turnstile.
 func (t *turn) cancels(does string) {
-	if t.s.left[cancels] > 0 && !t.role().tries() {
+	if t.s.left[cancels] > 0 && !t.role().tries() && t.hasWaited() {
 		t.s.left[cancels]--
 		t.me().leaveBehind()
 		t.giveUp(does)

@@ -240,8 +240,7 @@ func (t *turn) after() {
 
 func (t *turn) end(why string) {
 	t.s.unlockAll(t.i)
-	p := t.me()
-	*p = proc{behind: p.behind, line: p.line}
+	*t.me() = t.me().after()
 	t.reach(done, why)
 }
 

@@ -36,7 +36,9 @@ type proc struct {
 	// line, and else for the lock.
 	behind ref
 	ahead  uint8 // of Order: those who are to be served before
-	flags  flags
+	// Those who had the sibling when it overtook them.
+	overtook uint8
+	flags    flags
 }
 
 type flags uint8
@@ -264,6 +266,7 @@ func (s *state) swap(i, k int) {
 	}
 	for p := range s.proc {
 		swapBits(&s.proc[p].ahead, i, k)
+		swapBits(&s.proc[p].overtook, i, k)
 	}
 	number(&s.unheard)
 }

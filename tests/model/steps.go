@@ -216,8 +216,8 @@ func init() {
 		done:     {name: "done", hook: true, ended: true},
 		failed:   {name: "gave up", hook: true, ended: true},
 		dead:     {name: "dead", ended: true},
-		childHas: {name: "dead, its child has the files", do: (*turn).childEnds, ended: true},
-		another:  {name: "another program", do: (*turn).otherEnds, ended: true},
+		childHas: {name: "dead, its child has the files", hook: true, do: (*turn).childEnds, ended: true},
+		another:  {name: "another program", hook: true, do: (*turn).otherEnds, ended: true},
 	} {
 		steps[at] = s
 	}
