@@ -23,10 +23,11 @@ var runs = []struct {
 	name, dir string
 	// race is when they are built with the race detector: always, with -complete, or never. A
 	// process takes several times as long to start with it, and the module tests starts many.
+	// The processes that the other tests start are built with it only with -complete.
 	race     string
 	packages []string // and flags of their own
 }{
-	{"", ".", "always", []string{"./...", "./lock/etcd/...", "./lock/pg/..."}},
+	{"", ".", "always", []string{"./internal/...", "./lock/...", "./platform/...", "./lock/etcd/...", "./lock/pg/..."}}, // cmd has none
 	{"", ".", "complete", []string{"./tests/..."}},
 	// On Linux through the path of the other systems.
 	{" (portable)", ".", "never", []string{"-tags=portable", "./platform", "./lock", "./lock/ledger", "./lock/claims",
@@ -72,6 +73,8 @@ type run struct {
 	failed  []outcome
 	skipped []outcome
 	broken  bool // go test failed without a test that did
+	// children: the processes that the tests start are of binaries without the race detector.
+	children bool
 }
 
 func main() {
@@ -99,11 +102,11 @@ func main() {
 		if (m.race == "always" || m.race == "complete" && complete) && gcc == nil {
 			flags = append(flags, "-race")
 		}
-		r := &run{name: m.name, log: log, output: map[string][]string{}}
+		r := &run{name: m.name, log: log, output: map[string][]string{}, children: m.race == "always" && gcc == nil && !complete}
 		started = append(started, r)
 		fmt.Printf("== go %s %s, in %s\n", strings.Join(flags, " "), strings.Join(m.packages, " "), m.dir)
 		wg.Go(func() {
-			r.test(m.dir, slices.Concat(flags, args, m.packages))
+			r.test(m.dir, append(flags, args...), m.packages)
 			<-turns
 		})
 	}
@@ -122,12 +125,32 @@ func main() {
 	}
 }
 
-// test runs the tests of some packages, and notes what came of them.
-func (r *run) test(dir string, args []string) {
+// command is the Go tool's, in a folder.
+func command(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return v == "GOWORK=off" }) // which was for this program
 	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// test runs the tests of some packages, and notes what came of them.
+func (r *run) test(dir string, flags, packages []string) {
+	cmd := command(dir, append(flags, packages...)...)
+	if r.children {
+		binaries, err := os.MkdirTemp("", "holdfast-children-")
+		if err == nil {
+			defer os.RemoveAll(binaries)
+			err = errors.Join(os.Chmod(binaries, 0o755), // some run as other users
+				command(dir, append([]string{"test", "-c", "-o", binaries + "/"}, packages...)...).Run())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "tests/all.sh: building the tests:", err)
+			r.broken = true
+			return
+		}
+		cmd.Env = append(cmd.Env, "HOLDFAST_TEST_CHILDREN="+binaries)
+	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -32,12 +33,20 @@ func Play(play func(role string, args []string)) {
 // Role is the one that this process is to play, and "" if it runs tests.
 func Role() string { return os.Getenv(roleVar) }
 
+// childrenVar names a folder with test binaries that play the roles in place of those which run
+// the tests: built without the race detector, with which a process takes several times as long
+// to start. tests/all.go sets it.
+const childrenVar = "HOLDFAST_TEST_CHILDREN"
+
 // Command prepares the test binary to play a role.
 func Command(t testing.TB, role string, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if dir := os.Getenv(childrenVar); dir != "" {
+		exe = filepath.Join(dir, filepath.Base(exe))
 	}
 	cmd := exec.Command(exe, args...)
 	// The race detector would have each process sleep for a second at its end.
