@@ -56,7 +56,18 @@ func (l *Locker) leased(ctx context.Context) (*lease, error) {
 	return le, err
 }
 
+// grant asks for a lease. One that runs out before it is used, as we were stopped, say, is
+// followed by another.
 func (l *Locker) grant(ctx context.Context) (*lease, error) {
+	for begun := time.Now(); ; {
+		le, err := l.grantOnce(ctx)
+		if err == nil || codeOf(err) != codes.NotFound || ctx.Err() != nil || time.Since(begun) > l.patience() {
+			return le, err
+		}
+	}
+}
+
+func (l *Locker) grantOnce(ctx context.Context) (*lease, error) {
 	var sent instant
 	var granted *clientv3.LeaseGrantResponse
 	err := l.step(ctx, func(ctx context.Context) (err error) {

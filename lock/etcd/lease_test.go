@@ -247,6 +247,36 @@ func TestNextLeaseBeside(t *testing.T) {
 	check(t, held.Release())
 }
 
+// TestRevokedAtOnce: a lease that has gone before anything is put under it is followed by
+// another.
+func TestRevokedAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1) // all its leases are revoked
+	w, admin := newWire(t, c), c.client(t)
+	var revoked atomic.Int64
+	w.set(func(w *wire) {
+		w.unary = func(ctx context.Context, method string, r request) error {
+			if method == "Put" && revoked.Add(1)%2 == 1 {
+				answer, err := admin.Leases(ctx)
+				for i := 0; err == nil && i < len(answer.Leases); i++ {
+					_, err = admin.Revoke(ctx, answer.Leases[i].ID)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return r.send(ctx)
+		}
+	})
+	l := open(t, etcd.Options{Client: w.client})
+	_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
+	check(t, err)
+	check(t, acquire(t, l, key()).Release()) // by a lease that goes likewise, and one that stays
+	if n := revoked.Load(); n != 4 {
+		t.Errorf("%d leases, want 4", n)
+	}
+}
+
 // TestDeletedByHand: of a holder, a reader and a waiter.
 func TestDeletedByHand(t *testing.T) {
 	l := open(t, etcd.Options{})
