@@ -37,16 +37,24 @@ func (s *subtest) open() lock.Locker {
 		s.Fatal("open: ", err)
 	}
 	s.Cleanup(func() {
-		switch l := l.(type) {
-		case interface{ Close() error }:
-			if err := l.Close(); err != nil {
-				s.Error("close: ", err)
-			}
-		case interface{ Close() }:
-			l.Close()
+		if s.Failed() {
+			go shut(l) // it may wait for ever for what nobody releases any more
+		} else if err := shut(l); err != nil {
+			s.Error("close: ", err)
 		}
 	})
 	return l
+}
+
+// shut closes locks that can be closed.
+func shut(l lock.Locker) error {
+	switch l := l.(type) {
+	case interface{ Close() error }:
+		return l.Close()
+	case interface{ Close() }:
+		l.Close()
+	}
+	return nil
 }
 
 // key returns a key that nobody has used.
