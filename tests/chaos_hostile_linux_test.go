@@ -3,11 +3,12 @@ package tests
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -87,34 +88,24 @@ func (s *storm) remove(r *rand.Rand, victim string) bool {
 // gone is a pid that no process ever has.
 const gone = 1<<22 + 1
 
-// haveBoth reports whether all who have a lock file's own lock have that of its sibling, too.
-func haveBoth(path string) bool {
-	list, err := os.ReadFile("/proc/locks")
+// haveBoth reports whether this process has the locks of the lock file and of the sibling that
+// are at their paths now. (The list of all locks may leave one out while others come and go.)
+func haveBoth(path string) bool { return hasLocked(path) && hasLocked(path+".flock") }
+
+func hasLocked(path string) bool {
+	at, err := os.Stat(path)
 	if err != nil {
 		return false
 	}
-	holders := func(path string) map[string]bool {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil
-		}
-		inode := fmt.Appendf(nil, ":%d", info.Sys().(*syscall.Stat_t).Ino)
-		all := map[string]bool{}
-		for line := range bytes.Lines(list) {
-			// 1: FLOCK  ADVISORY  WRITE 4711 fe:00:123456 0 EOF
-			if f := bytes.Fields(line); len(f) == 8 && string(f[1]) == "FLOCK" && bytes.HasSuffix(f[5], inode) {
-				all[string(f[4])] = true
-			}
-		}
-		return all
-	}
-	own, queue := holders(path), holders(path+".flock")
-	for pid := range own {
-		if !queue[pid] {
+	open, err := os.ReadDir("/proc/self/fd")
+	return err == nil && slices.ContainsFunc(open, func(fd fs.DirEntry) bool {
+		is, err := os.Stat("/proc/self/fd/" + fd.Name())
+		if err != nil || !os.SameFile(at, is) {
 			return false
 		}
-	}
-	return own != nil
+		info, err := os.ReadFile("/proc/self/fdinfo/" + fd.Name())
+		return err == nil && bytes.Contains(info, []byte("FLOCK"))
+	})
 }
 
 // fill fills the disk, and makes room again, until it is calm: with bytes, and with files.
