@@ -65,7 +65,7 @@ func tryCluster(n int, kind memberConfig) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{dir: dir}
-	kind.Token = 1
+	kind.Token = 3 // less, and on a busy machine each has expired when it is used
 	var all []string
 	for i := range n {
 		m := &member{config: kind}
@@ -179,6 +179,10 @@ func beMember(text string) error {
 	if c.Program != "" {
 		return runMember(c)
 	}
+	go func() { // ready or not
+		_, _ = io.Copy(io.Discard, os.Stdin) // until who started us ends
+		os.Exit(0)
+	}()
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster, cfg.AuthTokenTTL = c.Name, c.Dir, c.Cluster, c.Token
 	client, err := url.Parse(c.Client)
@@ -199,6 +203,7 @@ func beMember(text string) error {
 		cfg.TickMs, cfg.ElectionMs = 50, 500 // so that a lease can be of one second
 	}
 	if c.Secure != "" {
+		cfg.TickMs, cfg.ElectionMs = 300, 3000 // else a busy machine elects all the time
 		cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = filepath.Join(c.Secure, certFile), filepath.Join(c.Secure, keyFile)
 	}
 	cfg.UnsafeNoFsync = true
@@ -210,8 +215,7 @@ func beMember(text string) error {
 	}
 	<-e.Server.ReadyNotify()
 	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin) // until who started us ends
-	return nil
+	return <-e.Err()
 }
 
 // runMember has another etcd be the member, until who started us ends.

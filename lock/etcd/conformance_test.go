@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -52,11 +53,16 @@ func openAt(ctx context.Context, address string) (lock.Locker, error) {
 	return own{l, client}, nil
 }
 
-// engine has a lease short enough to wait for the end of those who are killed, and long
-// enough to be kept on a machine that is busy.
+// engine is of a lease that is kept on the busiest machine. Of those who are killed it is
+// revoked, as the cluster does when it has run out: TestKilled waits for that, and so does
+// the suite if it is to kill many.
 func engine(address string, admin *clientv3.Client) locktest.Engine {
+	lease := "20s "
+	if os.Getenv("HOLDFAST_LOCKTEST_KILLS") != "" {
+		lease = "3s "
+	}
 	return locktest.Engine{
-		Address: func(*testing.T) string { return address },
+		Address: func(*testing.T) string { return lease + address },
 		OpenAt:  openAt,
 		Lose: func(t *testing.T, _ string, _ lock.Key, held lock.Hold) {
 			answer, err := admin.Delete(limited(t), held.(*etcd.Hold).Own())
@@ -67,23 +73,38 @@ func engine(address string, admin *clientv3.Client) locktest.Engine {
 		},
 		NoticesLoss:  true,
 		LosesStopped: true,
+		Buried:       func(t *testing.T, _ string, pid int) { revokeOf(t, admin, pid) },
 		Patience:     3 * time.Minute,
 	}
 }
 
+// revokeOf revokes the lease of a process.
+func revokeOf(t *testing.T, admin *clientv3.Client, pid int) {
+	answer, err := admin.Get(limited(t), lockers, clientv3.WithPrefix())
+	check(t, err)
+	for _, kv := range answer.Kvs {
+		var owner lock.LockInfo
+		if json.Unmarshal(kv.Value, &owner) == nil && owner.PID == pid {
+			_, _ = admin.Revoke(limited(t), clientv3.LeaseID(kv.Lease)) // if it is still there
+		}
+	}
+}
+
+const lockers = "holdfast/lockers/"
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, engine("3s "+joined(server), server.client(t)))
+	locktest.Run(t, engine(joined(server), server.client(t)))
 }
 
 // TestConformanceAsUser is of three members that are reached by TLS, by a user whose tokens
-// expire all the time. It takes minutes, and is run if HOLDFAST_ETCD_WHOLE is set; TestToken
-// is a part of it that always runs.
+// expire all the time. It is run if HOLDFAST_ETCD_WHOLE is set; TestToken is a part of it that
+// always runs.
 func TestConformanceAsUser(t *testing.T) {
 	if os.Getenv("HOLDFAST_ETCD_WHOLE") == "" {
 		return
 	}
 	t.Parallel()
 	c := guarded(t)
-	locktest.Run(t, engine(c.address("10s"), c.root(t)))
+	locktest.Run(t, engine(c.address(), c.root(t)))
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // guarded is the cluster of three members that is reached by TLS, and lets in users only,
-// with tokens that expire after a second. The tests share it.
+// with tokens that expire after three seconds. The tests share it.
 func guarded(t testing.TB) *cluster {
 	t.Helper()
 	guard.Lock()
@@ -99,7 +99,7 @@ func trusting(file string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool}, nil
 }
 
-// address is where a user opens the locks of a guarded cluster.
-func (c *cluster) address(lease string) string {
-	return lease + " " + joined(c) + " " + filepath.Join(c.secure(), certFile)
+// address is where a user opens the locks of a guarded cluster: see openAt.
+func (c *cluster) address() string {
+	return joined(c) + " " + filepath.Join(c.secure(), certFile)
 }

@@ -212,8 +212,12 @@ func holder(endpoints, lease string, orders *bufio.Scanner) {
 	for orders.Scan() {
 		order, name, _ := strings.Cut(orders.Text(), " ")
 		switch order {
-		case "acquire":
-			if held, err = l.Acquire(ctx, lock.Key{Space: "test", Name: name}); err != nil {
+		case "acquire", "read":
+			acquire := l.Acquire
+			if order == "read" {
+				acquire = l.(lock.SharedLocker).AcquireShared
+			}
+			if held, err = acquire(ctx, lock.Key{Space: "test", Name: name}); err != nil {
 				fmt.Println("error:", err)
 				continue
 			}

@@ -51,17 +51,25 @@ func TestHolderStopped(t *testing.T) {
 	check(t, held.Release())
 }
 
-// TestHolderKilled prints how long the next one waits.
-func TestHolderKilled(t *testing.T) {
+// TestKilled: a holder, a waiter and a reader who were killed are in nobody's way when their
+// lease has run out. It prints how long the next one waits.
+func TestKilled(t *testing.T) {
 	t.Parallel()
-	l, k := open(t, etcd.Options{}), key()
-	c := start(t, server, time.Second)
-	c.Do("acquire "+k.Name, "held")
-	came := begin(l, limited(t), k)
+	l, k, read := open(t, etcd.Options{}), key(), key()
+	holder, waiter, reader := start(t, server, time.Second), start(t, server, time.Second), start(t, server, time.Second)
+	holder.Do("acquire "+k.Name, "held")
+	waiter.Order("acquire " + k.Name)
 	untilWaiting(t, l, k, 1)
+	reader.Do("read "+read.Name, "held")
+	came, written := begin(l, limited(t), k), begin(l, limited(t), read)
+	untilWaiting(t, l, k, 2)
+	untilWaiting(t, l, read, 1)
 	killed := time.Now()
-	c.Kill()
+	for _, c := range []*testkit.Child{holder, waiter, reader} {
+		c.Kill()
+	}
 	held := await(t, "the lock", came).mustHave(t)
-	t.Logf("had the lock %v after SIGKILL for its holder, whose lease is 1 s", time.Since(killed))
+	t.Logf("had the lock %v after SIGKILL for its holder, and a waiter, whose lease is 1 s", time.Since(killed))
 	check(t, held.Release())
+	check(t, await(t, "the lock of a reader", written).mustHave(t).Release())
 }

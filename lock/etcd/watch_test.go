@@ -141,21 +141,21 @@ func TestWatchesOnlyOneBefore(t *testing.T) {
 }
 
 // TestToken: locks are had as a user who has a right to the prefix and no other, by tokens
-// that expire after a second.
+// that expire after three seconds.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	c := guarded(t)
 	admin, k := c.root(t), key()
-	l, err := openAt(limited(t), c.address("8s"))
+	l, err := openAt(limited(t), "8s "+c.address())
 	check(t, err)
 	t.Cleanup(func() { check(t, l.(own).Close()) })
-	other, err := openAt(limited(t), c.address("8s"))
+	other, err := openAt(limited(t), "8s "+c.address())
 	check(t, err)
 	t.Cleanup(func() { check(t, other.(own).Close()) })
 	held := acquire(t, l, k)
 	came := begin(other, limited(t), k)
 	untilWaiting(t, l, k, 1)
-	for begun := time.Now(); time.Since(begun) < 5*time.Second; { // several tokens, and more time for the lease
+	for begun := time.Now(); time.Since(begun) < 6*time.Second; { // several tokens, and more time for the lease
 		select {
 		case <-held.Lost():
 			t.Fatal("lost: ", context.Cause(held.Context(context.Background())))

@@ -165,7 +165,7 @@ type child struct {
 	cmd     *exec.Cmd
 	orders  io.WriteCloser
 	answers chan answer // closed when the child is gone
-	killed  bool
+	gone    bool
 }
 
 func (s *subtest) start() *child {
@@ -209,9 +209,10 @@ func (s *subtest) start() *child {
 // end lets the child go, and fails the test if it does not end well: the race detector
 // tells by the exit status.
 func (c *child) end() {
-	if c.killed {
+	if c.gone {
 		return
 	}
+	c.gone = true
 	c.orders.Close()
 	limit := time.AfterFunc(c.s.engine.Patience, func() { c.cmd.Process.Kill() })
 	defer limit.Stop()
@@ -222,9 +223,17 @@ func (c *child) end() {
 
 // kill ends the child with SIGKILL, and waits until it has gone.
 func (c *child) kill() {
-	c.killed = true
+	c.gone = true
 	c.cmd.Process.Kill()
 	c.cmd.Wait()
+	c.bury()
+}
+
+// bury tells the engine of a child that has gone.
+func (c *child) bury() {
+	if _, whole := kills(0); c.s.engine.Buried != nil && !whole {
+		c.s.engine.Buried(c.s.T, c.s.address, c.cmd.Process.Pid)
+	}
 }
 
 func (c *child) order(o order) {

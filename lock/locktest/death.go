@@ -54,7 +54,8 @@ func holderExits(s *subtest) {
 	c := s.start()
 	c.do(order{Do: "acquire", Key: key}, "held")
 	came := s.beginAcquire(s.ctx, key)
-	c.orders.Close()
+	c.end()
+	c.bury()
 	s.release(s.endHeld(came))
 	s.wantFree(key)
 }

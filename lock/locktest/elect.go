@@ -65,7 +65,7 @@ func (c obedient) lead(ctx context.Context, o order) answer {
 // leads. Never do two.
 func leaderKilled(s *subtest) {
 	const candidates = 5
-	deaths, _ := kills(5)
+	deaths, whole := kills(5)
 	key, r := s.key(), s.room()
 	type led struct {
 		c *child
@@ -108,12 +108,12 @@ func leaderKilled(s *subtest) {
 		killed = time.Now()
 		l.c.kill()
 	}
-	if waits = waits[1:]; len(waits) > 0 {
+	if waits = waits[1:]; len(waits) > 0 && (whole || s.engine.Buried == nil) {
 		slices.Sort(waits)
 		s.Logf("the next leader, from SIGKILL for the last: median %v, at most %v, of %d", waits[len(waits)/2], waits[len(waits)-1], len(waits))
 	}
 	for _, c := range all {
-		if !c.killed {
+		if !c.gone {
 			c.kill()
 		}
 	}

@@ -67,6 +67,12 @@ type Engine struct {
 	// the Locker is a lock.SharedLocker.
 	NoShared bool
 
+	// Buried, if it is set, is told of each process that the suite has seen end, and may hasten
+	// what an engine does that keeps the locks of the dead for a time. The suite then does
+	// not show that they are had without: the engine's other tests have to. It is not called
+	// where HOLDFAST_LOCKTEST_KILLS is set.
+	Buried func(t *testing.T, address string, pid int)
+
 	// Patience bounds what must not hang, in each subtest; 0 means two minutes.
 	Patience time.Duration
 }
