@@ -13,7 +13,7 @@
 // hold too. On PostgreSQL the server does it when it sees the connection's end: at once if the
 // process died, after ten seconds if its machine or network did. A leader that is stuck leads
 // on, and so does one that is stopped, for whom pg.Options.Lease is the bound. On etcd the
-// bound for all of these is the lease.
+// bound for all of these is the lease, and half a second, as often as the cluster looks.
 //
 // That the old leader has stopped when the next one begins, if the old one lost the lock
 // while it lived: its context ends, and it goes on until it looks. A process that was
