@@ -8,6 +8,11 @@ import (
 // passingSteps are hooks at which a process of the model does not pause.
 var passingSteps = names(stepGranted, stepBusy, stepLooked, stepDying, stepPeeked)
 
+// PassesInFallback reports whether it does so in fallback mode, where these mean nothing.
+func PassesInFallback(step string) bool {
+	return slices.Contains(names(stepEndTold, stepOwnUnlocked, stepUnlocked), step)
+}
+
 // Passes reports whether a process of the model goes on at a hook.
 func Passes(step string) bool { return slices.Contains(passingSteps, step) }
 

@@ -101,12 +101,15 @@ func (w walk) inspect(ctx context.Context) (end string) {
 // acquire acquires, pauses as the holder, and releases.
 func (w walk) acquire(ctx context.Context) (end string) {
 	f := w.Park(func(step string) {
-		if !lock.Passes(step) {
+		if !lock.Passes(step) && (w.role != "b" || !lock.PassesInFallback(step)) {
 			w.pause(step)
 		}
 	})
+	if w.role == "b" {
+		f = f.WithoutKernelLock()
+	}
 	acquire := map[string]func(context.Context) (*lock.FileHold, error){
-		"w": f.Acquire, "r": f.AcquireShared, "t": f.TryAcquire, "u": f.TryAcquireShared,
+		"w": f.Acquire, "b": f.Acquire, "r": f.AcquireShared, "t": f.TryAcquire, "u": f.TryAcquireShared,
 	}[w.role]
 	held, err := acquire(ctx)
 	var locked *lock.ErrLocked

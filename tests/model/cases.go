@@ -69,7 +69,7 @@ func Cases() (all []Case) {
 	add("turnstile, come again", long, Machine{Budget: may(again, 3), Turnstile: true, Order: true}, three...)
 	add("turnstile, stopped", short, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "ww", "wr", "rr", "www", "wwr", "wwu")
 	add("turnstile, stopped", long, Machine{Budget: may(stop, 2, again, 1), Turnstile: true, Queue: true}, three...)
-	add("turnstile, stopped", long, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "wwww", "wwwr")
+	add("turnstile, stopped", long, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "wwww")
 	add("turnstile, stopped, crash", long, Machine{Budget: may(stop, 1, crash, 1), Turnstile: true, Queue: true}, three...)
 	add("turnstile, slow", short, Machine{Budget: may(crash, 1, again, 1), Turnstile: true, Slow: true}, "ww", "wr", "rr")
 	add("turnstile, slow", long, Machine{Budget: may(crash, 1), Turnstile: true, Slow: true}, three...)
@@ -107,9 +107,12 @@ func Cases() (all []Case) {
 	add("marker only", long, Machine{Budget: may(crash, 2, rmS, 1)}, "wwE", "wrE")
 
 	// Fallback mode.
-	add("fallback", short, Machine{Budget: may(crash, 1)}, "bb", "bbb")
-	add("fallback, debris", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bb")
-	add("fallback, debris", long, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bbb")
+	add("fallback", short, Machine{}, "bb", "bbb")
+	add("fallback, dead file", short, Machine{DeadFile: true}, "bb", "bbb")
+	add("fallback, debris", short, Machine{DeadFile: true, DeadMarker: true}, "bb", "bbb")
+	add("fallback, crash", short, Machine{Budget: may(crash, 1)}, "bb", "bbb")
+	add("fallback, debris, crash", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bb")
+	add("fallback, debris, crash", long, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bbb")
 	add("fallback, crashes", long, Machine{Budget: may(crash, 2)}, "bb", "bbb")
 	return all
 }

@@ -32,7 +32,7 @@ func (t *turn) lockCreated() {
 		t.reach(ownLocked, "locks its file")
 		return
 	}
-	if t.role().tries() || !t.m.has(creatorWaits) {
+	if t.role().tries() && t.staysAt(t.s.P, p.own) || !t.m.has(creatorWaits) {
 		t.reach(abandons, "finds its file locked, and abandons it")
 		return
 	}
@@ -113,10 +113,14 @@ func (t *turn) lockFound() {
 	t.waitsForFile("finds it locked")
 }
 
+// staysAt reports whether a try may give up, which looks for that whether the file has moved.
+// (Somebody who does not pause may be too late for that.)
+func (t *turn) staysAt(path, file ref) bool { return !t.m.Hooks || path == file }
+
 // waitsForFile is lockOwn: who waits looks whether the path still leads to the file.
 func (t *turn) waitsForFile(why string) {
 	p := t.me()
-	if t.role().tries() {
+	if t.role().tries() && t.staysAt(t.s.P, p.dead) {
 		t.giveUp(why + ", and gives up")
 	}
 	if t.s.P != p.dead {

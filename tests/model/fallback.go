@@ -11,9 +11,11 @@ const (
 	fallbackThere
 	fallbackFound
 	fallbackJudged
+	fallbackMarkerAgain
 	fallbackMarkerWritten
 	fallbackMarkerCreated
 	fallbackMarkerChecked
+	fallbackMarkerThere
 	fallbackMarkerFound
 	fallbackTold
 	fallbackDeadRemoved
@@ -30,6 +32,8 @@ const (
 	rightThere
 	rightCreated
 	rightReread
+	rightRereadDead
+	rightRereadMarker
 	rightLooked
 	rightUsed
 	rightMissed
@@ -41,35 +45,39 @@ const (
 func addFallback() {
 	for at, s := range map[place]step{
 		fallbackOut:           {name: "out", do: (*turn).fallbackWrite},
-		fallbackWritten:       {name: "claim written", do: (*turn).fallbackLink},
-		fallbackCreated:       {name: "lock file created", do: (*turn).fallbackCheck, relies: true},
-		fallbackChecked:       {name: "lock file checked", do: (*turn).fallbackClear, relies: true, holds: true},
-		fallbackThere:         {name: "lock file there", do: (*turn).fallbackOpen},
+		fallbackWritten:       {name: "claim written", hook: true, do: (*turn).fallbackLink},
+		fallbackCreated:       {name: "lock file created", hook: true, do: (*turn).fallbackCheck, relies: true},
+		fallbackChecked:       {name: "lock file checked", hook: true, do: (*turn).fallbackClear, relies: true, holds: true},
+		fallbackThere:         {name: "lock file there", hook: true, says: "lock file created", do: (*turn).fallbackOpen},
 		fallbackFound:         {name: "claim read", do: (*turn).fallbackJudge},
-		fallbackJudged:        {name: "claim judged dead", do: (*turn).fallbackWriteMarker},
-		fallbackMarkerWritten: {name: "marker written", do: (*turn).fallbackLinkMarker},
-		fallbackMarkerCreated: {name: "marker created", do: (*turn).fallbackCheckMarker, hasMarker: true},
-		fallbackMarkerChecked: {name: "marker checked", do: (*turn).fallbackTell, hasMarker: true},
+		fallbackJudged:        {name: "claim judged dead", hook: true, do: (*turn).fallbackWriteMarker},
+		fallbackMarkerAgain:   {name: "another marker", do: (*turn).fallbackWriteMarker},
+		fallbackMarkerWritten: {name: "marker written", hook: true, do: (*turn).fallbackLinkMarker},
+		fallbackMarkerCreated: {name: "marker created", hook: true, do: (*turn).fallbackCheckMarker, hasMarker: true},
+		fallbackMarkerChecked: {name: "marker checked", hook: true, do: (*turn).fallbackTell, hasMarker: true},
+		fallbackMarkerThere:   {name: "marker there", hook: true, says: "marker created", do: (*turn).fallbackOpenMarker},
 		fallbackMarkerFound:   {name: "marker read", do: (*turn).fallbackJudgeMarker},
-		fallbackTold:          {name: "dead holder remembered", do: (*turn).fallbackRemoveDead, hasMarker: true},
-		fallbackDeadRemoved:   {name: "dead claim removed", do: (*turn).fallbackLookMarker, hasMarker: true},
+		fallbackTold:          {name: "dead holder remembered", hook: true, do: (*turn).fallbackRemoveDead, hasMarker: true},
+		fallbackDeadRemoved:   {name: "dead claim removed", hook: true, do: (*turn).fallbackLookMarker, hasMarker: true},
 		fallbackDeadMoved:     {name: "dead claim moved", do: (*turn).fallbackLookMarker, hasMarker: true},
 		fallbackMarkerLooked:  {name: "own marker looked at", do: (*turn).fallbackDiscard, hasMarker: true},
-		fallbackMarkerRemoved: {name: "marker removed", do: (*turn).fallbackAgain},
-		fallbackHeld:          {name: "held", do: (*turn).fallbackRelease, relies: true, holds: true},
-		fallbackOwned:         {name: "ownership checked", do: (*turn).fallbackRemoveOwn, relies: true},
-		fallbackRemoved:       {name: "lock file removed", do: (*turn).fallbackEnd},
+		fallbackMarkerRemoved: {name: "marker removed", hook: true, do: (*turn).fallbackAgain},
+		fallbackHeld:          {name: "held", hook: true, do: (*turn).fallbackRelease, relies: true, holds: true},
+		fallbackOwned:         {name: "ownership checked", hook: true, do: (*turn).fallbackRemoveOwn, relies: true},
+		fallbackRemoved:       {name: "lock file removed", hook: true, do: (*turn).fallbackEnd},
 
-		fallbackRetries: {name: "tries again", do: (*turn).fallbackRelease, relies: true},
+		fallbackRetries: {name: "tries again", do: (*turn).fallbackRetry, relies: true},
 
-		rightWritten: {name: "right written", do: (*turn).rightLink},
-		rightThere:   {name: "right there", do: (*turn).rightJudge},
-		rightCreated: {name: "right created", do: (*turn).rightReread},
-		rightReread:  {name: "read again", do: (*turn).rightLook},
-		rightLooked:  {name: "looked at", do: (*turn).rightRemove},
-		rightUsed:    {name: "removed", do: (*turn).rightLookOwn},
-		rightMissed:  {name: "moved", do: (*turn).rightLookOwn},
-		rightDropped: {name: "right looked at", do: (*turn).rightDrop},
+		rightWritten:      {name: "right written", hook: true, do: (*turn).rightLink},
+		rightThere:        {name: "right there", hook: true, says: "right created", do: (*turn).rightJudge},
+		rightCreated:      {name: "right created", hook: true, do: (*turn).rightReread},
+		rightReread:       {name: "read again", do: (*turn).rightLook},
+		rightRereadDead:   {name: "dead claim read again", hook: true, do: (*turn).rightLook},
+		rightRereadMarker: {name: "dead marker read again", hook: true, do: (*turn).rightLook},
+		rightLooked:       {name: "looked at", do: (*turn).rightRemove},
+		rightUsed:         {name: "removed", do: (*turn).rightLookOwn},
+		rightMissed:       {name: "moved", do: (*turn).rightLookOwn},
+		rightDropped:      {name: "right looked at", do: (*turn).rightDrop},
 	} {
 		steps[at] = s
 	}
@@ -132,13 +140,21 @@ func (t *turn) fallbackWriteMarker() { t.reach(fallbackMarkerWritten, "writes th
 func (t *turn) fallbackLinkMarker() {
 	p := t.me()
 	if t.s.M != 0 {
-		p.mark = t.s.M
-		t.reach(fallbackMarkerFound, "finds a marker there, and reads it")
+		t.reach(fallbackMarkerThere, "finds a marker there")
 		return
 	}
 	t.s.M = t.s.create(t.number(), whole)
 	p.mark = t.s.M
 	t.reach(fallbackMarkerCreated, "links the marker to its path")
+}
+
+func (t *turn) fallbackOpenMarker() {
+	if t.s.M == 0 {
+		t.reach(fallbackMarkerAgain, "finds the marker gone")
+		return
+	}
+	t.me().mark = t.s.M
+	t.reach(fallbackMarkerFound, "opens the marker, and reads it")
 }
 
 func (t *turn) fallbackCheckMarker() {
@@ -160,7 +176,8 @@ func (t *turn) fallbackRemoveDead() { t.aim(t.me().dead, "wants to remove the de
 
 func (t *turn) fallbackLookMarker() {
 	if p := t.me(); t.s.M != p.mark {
-		t.fallbackBegin("finds that its marker has gone")
+		p.mark = 0
+		t.reach(fallbackMarkerRemoved, "finds that its marker has gone")
 		return
 	}
 	t.reach(fallbackMarkerLooked, "finds its marker in its place")
@@ -185,6 +202,14 @@ func (t *turn) fallbackRelease() {
 }
 
 func (t *turn) fallbackRemoveOwn() { t.aim(t.me().own, "wants to remove its lock file") }
+
+func (t *turn) fallbackRetry() {
+	if p := t.me(); t.s.P != p.own {
+		t.end("finds that its lock file is lost")
+		return
+	}
+	t.fallbackRemoveOwn()
+}
 
 func (t *turn) fallbackEnd() { t.end("has ended") }
 
@@ -288,7 +313,17 @@ func (t *turn) fails(why string) {
 	}
 }
 
-func (t *turn) rightReread() { t.reach(rightReread, "reads the file again") }
+func (t *turn) rightReread() {
+	at := rightRereadMarker // or a right
+	switch p := t.me(); {
+	case p.above != 0:
+	case p.aim == p.dead:
+		at = rightRereadDead
+	case p.aim == p.own:
+		at = rightReread
+	}
+	t.reach(at, "reads the file again")
+}
 
 // stands reports whether the name of p.aim still leads to it.
 func (t *turn) stands() bool {
@@ -379,7 +414,7 @@ func (t *turn) removed(why string) {
 		t.reach(fallbackHeld, why)
 	case aim == p.mark:
 		p.mark = 0
-		t.reach(fallbackJudged, why)
+		t.reach(fallbackMarkerAgain, why)
 	default:
 		t.reach(fallbackDeadRemoved, why)
 	}
@@ -387,6 +422,15 @@ func (t *turn) removed(why string) {
 
 // missed goes on after it was found gone.
 func (t *turn) missed(why string) {
-	t.me().right = 0
-	t.fails(why)
+	p := t.me()
+	p.right = 0
+	switch {
+	case p.above != 0: // a right
+		t.removed(why)
+	case p.own == 0 && p.aim == p.mark:
+		p.aim, p.mark = 0, 0
+		t.reach(fallbackMarkerAgain, why)
+	default:
+		t.fails(why)
+	}
 }

@@ -276,15 +276,18 @@ func (p *proc) leaveBehind() {
 // go at once.
 func (s *state) grant(i int, exclusive, anyPlace bool) bool {
 	p := &s.proc[i]
+	stands := p.line != 0 && p.at != inLine // it is the wait that stands in line
 	switch {
 	case p.behind == 0, p.flags&stopped != 0: // the kernel has woken its thread, to stop it
 		return false
-	case p.line == 0 && !s.free(p.behind, i, exclusive):
+	case !stands && !s.free(p.behind, i, exclusive):
 		return false
-	case p.line != 0 && (s.atTurnstile(p.behind) >= 0 || p.line != 1 && !anyPlace):
+	case stands && (s.atTurnstile(p.behind) >= 0 || p.line != 1 && !anyPlace):
 		return false
 	}
-	s.leaveLine(i)
+	if stands {
+		s.leaveLine(i)
+	}
 	p.behind = 0
 	return true
 }

@@ -170,7 +170,7 @@ func (t *turn) lockMarkerFound() {
 		t.reach(markerFoundLocked, "locks the marker")
 	case t.holds():
 		t.backFromMarker("finds the marker locked, and leaves it")
-	case t.role().tries():
+	case t.role().tries() && t.staysAt(t.s.M, p.mark):
 		t.giveUp("finds the marker locked, and gives up")
 	case t.s.M != p.mark:
 		t.backFromMarker("sees that the marker has gone")

@@ -106,6 +106,7 @@ type step struct {
 	do func(t *turn)
 	// waits is the hook of the code that stands for a process which waits here.
 	waits string
+	says  string // the hook, if it has another name
 
 	holds     bool // the process has the lock
 	relies    bool // it counts on p.own to stay at its path

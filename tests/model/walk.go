@@ -97,9 +97,13 @@ func (m *Machine) walk(pick func(s *state, all []choice) int) *Walk {
 func (w *Walk) add(c choice) {
 	l := Line{Who: c.act.who, Does: c.act.does, Disk: w.Machine.disk(&c.to)}
 	if l.Who >= 0 {
-		at := steps[c.to.proc[l.Who].at]
-		if l.At = at.name; !at.hook && at.waits != "" {
+		switch at := steps[c.to.proc[l.Who].at]; {
+		case at.says != "":
+			l.At = at.says
+		case !at.hook && at.waits != "":
 			l.At = at.waits
+		default:
+			l.At = at.name
 		}
 	}
 	w.Lines = append(w.Lines, l)
@@ -267,14 +271,19 @@ func isFate(does string) bool {
 
 // Replayable reports whether real processes can be made to do all that happens in a machine.
 //
-// Not replayed are: fallback mode, whose steps are others; a clock that is set back, which
-// processes share; what happens between a look and the removal after it (Gaps), where no hook
-// is; the former protocol, of which there is no code; an Acquire that is cancelled while it
-// waits for the lock file (choices leaves it out), whose thread goes on without hooks; another
-// program that dies, as the file that it leaves empty has to age.
+// Not replayed are: crashes in fallback mode, as the next holder clears away, too, what was
+// written aside, which the model does not have; a clock that is set back, which processes share;
+// what happens between a look and the removal after it (Gaps), where no hook is; the former
+// protocol, of which there is no code; an Acquire that is cancelled while it waits for the lock
+// file, whose thread goes on without hooks, and a process that looks again in the background
+// whether a readers' file can go (machines that pause at hooks have neither); another program
+// that dies, as the file that it leaves empty has to age.
 func (m *Machine) Replayable() bool {
 	for _, r := range m.Roles {
-		if !strings.ContainsRune("wrtuiFKEL", rune(r)) {
+		if !strings.ContainsRune("wrtuiFKELb", rune(r)) {
+			return false
+		}
+		if r == Fallback && m.Budget[crashes] > 0 {
 			return false
 		}
 		// What another program has left empty only ages.

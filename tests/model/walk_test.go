@@ -14,6 +14,8 @@ import (
 	"time"
 )
 
+var replayFor = flag.Duration("for", 30*time.Minute, "bounds the replay: of those walks that there is no time for, a random choice is left out")
+
 var seedFlag = flag.Uint64("seed", 0, "repeats a sample of walks; 0: a new one")
 
 // kept is where package lock finds the walks that it replays in its own tests.
@@ -60,6 +62,7 @@ var covered = []Machine{
 	{Roles: []Role("rF")},
 	{Roles: []Role("wL"), Tidy: true},
 	{Roles: []Role("wi"), DeadFile: true},
+	{Roles: []Role("bb")},
 	{Roles: []Role("ww"), Budget: may(cancel, 1)},
 }
 
@@ -96,6 +99,9 @@ var coveredLong = []Machine{
 	{Roles: []Role("wr"), Budget: may(cancel, 1)},
 	{Roles: []Role("ww"), Budget: may(noUnl, 1)},
 	{Roles: []Role("ww"), Budget: may(again, 1), Fence: true},
+	{Roles: []Role("bb"), DeadFile: true},
+	{Roles: []Role("bb"), DeadFile: true, DeadMarker: true},
+	{Roles: []Role("bbb")},
 	{Roles: []Role("rL")},
 	{Roles: []Role("ri")},
 	{Roles: []Role("ti")},
@@ -115,10 +121,10 @@ func TestWalks_Replayed(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
-	var b strings.Builder
+	var texts []string
 	add := func(walks []*Walk) {
 		for _, w := range walks {
-			b.WriteString(w.String())
+			texts = append(texts, w.String())
 		}
 	}
 	cover, sample := covered, 1
@@ -137,23 +143,24 @@ func TestWalks_Replayed(t *testing.T) {
 			sampled += sample
 		}
 	}
-	sum := fmt.Sprintf("seed %d: %d walks, %d of them a sample", seed, strings.Count(b.String(), "case "), sampled)
+	r.Shuffle(len(texts), func(i, k int) { texts[i], texts[k] = texts[k], texts[i] })
+	sum := fmt.Sprintf("seed %d: %d walks, %d of them a sample", seed, len(texts), sampled)
 	t.Logf("%s; -seed=%d repeats it", sum, seed)
 	path := filepath.Join(t.TempDir(), "walks.txt")
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Join(texts, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	cmd := exec.Command("go", "test", "-count=1", "-v", "-timeout=3h", "-run=^TestModel$", "github.com/holdfast-go/holdfast/lock")
-	cmd.Env = append(os.Environ(), "HOLDFAST_WALKS="+path)
+	cmd.Env = append(os.Environ(), "HOLDFAST_WALKS="+path, "HOLDFAST_WALKS_FOR="+replayFor.String())
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestModel") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
 	if *complete && !t.Failed() {
-		moves := regexp.MustCompile(`\d+ moves`).Find(out)
-		keep(t, fmt.Sprintf("%s; %s, by real processes, in %v: each as the model says.", sum, moves, time.Since(began).Round(time.Second)))
+		replayed := regexp.MustCompile(`\d+ of \d+ walks, \d+ moves`).Find(out)
+		keep(t, fmt.Sprintf("%s; real processes went %s, in %v: each as the model says.", sum, replayed, time.Since(began).Round(time.Second)))
 	}
 }
 
