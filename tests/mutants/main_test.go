@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
@@ -55,8 +56,10 @@ func TestPatches(t *testing.T) {
 		}
 		testkit.Check(t, m.apply(b.tree, true))
 		for _, l := range m.looks {
-			if !hasTests(t, filepath.Join(b.tree, l.folder), l.tests) {
-				t.Errorf("%s: no test in %s is %q", m.name, l.folder, l.tests)
+			for tests := range strings.SplitSeq(l.tests, "|") {
+				if !hasTests(t, filepath.Join(b.tree, l.folder), tests) {
+					t.Errorf("%s: no test in %s is %q", m.name, l.folder, tests)
+				}
 			}
 		}
 	}
