@@ -1,0 +1,34 @@
+package elect_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/elect"
+)
+
+// TestLeader_Dead: whose lock file is still there, and who is dead, leads no more.
+func TestLeader_Dead(t *testing.T) {
+	locks := lock.Dir{Path: t.TempDir()}
+	f, err := locks.At(key)
+	testkit.Check(t, err)
+	testkit.Check(t, lock.Do(t.Context(), locks, key, func(context.Context) error { return nil })) // makes the folders
+	claim := fmt.Sprintf(`{"pid":2147483646,"created_at":%q}`, time.Now().UTC().Format(time.RFC3339))
+	testkit.Check(t, os.WriteFile(f.Path, []byte(claim), 0o600))
+	found := false
+	for e, err := range locks.List(t.Context()) {
+		testkit.Check(t, err)
+		found = found || e.Key == key && e.State == lock.StateDead
+	}
+	if !found {
+		t.Fatal("the dead one is not listed")
+	}
+	if e, err := (elect.Candidate{Locker: locks, Key: key}).Leader(t.Context()); e != nil || err != nil {
+		t.Errorf("%+v leads, %v", e, err)
+	}
+}
