@@ -445,7 +445,8 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 }
 
 // TestOwnLock_NotJoined: a readers' file that somebody has put back from a copy, and one
-// that says it was released, are nobody's, and nobody joins them.
+// that says it was released, are nobody's, and nobody joins them; nor do readers join the
+// file of a writer who is dead.
 func TestOwnLock_NotJoined(t *testing.T) {
 	for name, change := range map[string]func(path string, data []byte) ([]byte, error){
 		"copied": func(path string, data []byte) ([]byte, error) {
@@ -456,14 +457,18 @@ func TestOwnLock_NotJoined(t *testing.T) {
 			data = bytes.Replace(data, []byte(`"released":false`), []byte(`"released":true `), 1)
 			return data, os.WriteFile(path, data, 0o600)
 		},
+		"a writer's": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-			reader := start(t, "member", f.Path)
-			reader.Do("shared", "held")
-			reader.Kill()
+			dead, how := start(t, "member", f.Path), "shared"
+			if change == nil {
+				how = "try"
+			}
+			dead.Do(how, "held")
+			dead.Kill()
 			data, err := os.ReadFile(f.Path)
-			if err == nil {
+			if err == nil && change != nil {
 				data, err = change(f.Path, data)
 			}
 			check(t, err)
