@@ -301,6 +301,12 @@ var hand = map[string]func(path string) error{
 // other does what a program does that does not know the protocol, on its way from one place of
 // the model to the next.
 func (r *replayed) other(at, was string, pid int) error {
+	gone := func(err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // a hand was faster
+			return nil
+		}
+		return err
+	}
 	claim := fmt.Appendf(nil, `{"pid":%d,"created_at":%q,"cmd":"other"}`, pid, time.Now().UTC().Format(time.RFC3339))
 	create := func(path string, data []byte) error {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -319,21 +325,19 @@ func (r *replayed) other(at, was string, pid int) error {
 	case "its marker made":
 		return create(marker, claim)
 	case "comes", "the dead claim removed": // whether or not it is there still
-		if err := os.Remove(r.path); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+		return gone(os.Remove(r.path))
 	case "holds":
 		if was == "its file created" {
 			return os.WriteFile(r.path, claim, 0o600)
 		}
-		return os.Remove(marker)
+		return gone(os.Remove(marker))
 	case "done":
 		if was == "its file looked at" {
-			return os.Remove(r.path)
+			return gone(os.Remove(r.path))
 		}
 	case "gave up":
 		if was == "has its marker for nothing" {
-			return os.Remove(marker)
+			return gone(os.Remove(marker))
 		}
 	}
 	return nil // it only looks
