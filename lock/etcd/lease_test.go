@@ -139,6 +139,18 @@ func TestReleaseAfterSleep(t *testing.T) {
 	await(t, "Lost", held.Lost())
 }
 
+// TestMargin: a holder believes in its lease for nine tenths of it, and no longer.
+func TestMargin(t *testing.T) {
+	t.Parallel()
+	const lease = time.Minute
+	l, clock := withClock(t, server.client(t), lease)
+	held, kept := acquire(t, l, key()), acquire(t, l, key())
+	clock.add(lease * 89 / 100)
+	check(t, held.Release())
+	clock.add(lease * 2 / 100)
+	wantIs(t, kept.Release(), lock.ErrLost)
+}
+
 // TestCountedFromSending: an answer that was long under way gives no more time than it had
 // left when it was asked for.
 func TestCountedFromSending(t *testing.T) {

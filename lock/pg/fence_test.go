@@ -61,6 +61,18 @@ func TestFence(t *testing.T) {
 	round("after a crash")
 }
 
+// TestFenceOfTheLost: who has lost the lock gets no fence, and hears why.
+func TestFenceOfTheLost(t *testing.T) {
+	held := acquire(t, open(t, pg.Options{}), key())
+	terminate(t, server.Conn(), held)
+	fence, err := held.Fence()
+	wantIs(t, err, lock.ErrLost)
+	if fence != 0 {
+		t.Errorf("fence %d", fence)
+	}
+	wantIs(t, held.Release(), lock.ErrLost)
+}
+
 func TestFenceOfReader(t *testing.T) {
 	l := open(t, pg.Options{})
 	held, err := l.AcquireShared(limited(t), key())

@@ -89,6 +89,24 @@ func TestObserverOfLateQuestion(t *testing.T) {
 	check(t, await(t, "the lock", came).mustHave(t).Release())
 }
 
+// atAcquired is an Observer that does something when the lock has come.
+type atAcquired func()
+
+func (do atAcquired) Observe(e lock.Event) {
+	if e.Kind == lock.EventAcquired {
+		do()
+	}
+}
+
+// TestCancelAsItComes: a lock that comes when its caller has given up is let go of.
+func TestCancelAsItComes(t *testing.T) {
+	ctx, cancel := context.WithCancel(limited(t))
+	k := key()
+	_, err := open(t, pg.Options{Observer: atAcquired(cancel)}).Acquire(ctx, k)
+	wantIs(t, err, context.Canceled)
+	check(t, acquire(t, open(t, pg.Options{}), k).Release())
+}
+
 // TestObserverOfWaitBegunAgain: a wait that is broken off, as the outer hold is released, is
 // the same wait when it goes on elsewhere.
 func TestObserverOfWaitBegunAgain(t *testing.T) {
