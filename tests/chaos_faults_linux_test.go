@@ -86,7 +86,7 @@ var faults = map[string]fault{
 	"leaves a file": {act: func(a *actor) {
 		_ = os.WriteFile(filepath.Join(a.Address, "plain", "litter"), nil, 0o600)
 	}},
-	"hangs":  {act: func(*actor) { select {} }},
+	"hangs":  {act: func(*actor) { time.Sleep(time.Hour) }}, // not select: without cgo the runtime would find out
 	"exits":  {act: func(*actor) { os.Exit(1) }},
 	"panics": {act: func(*actor) { panic("planted") }},
 }
