@@ -3,7 +3,6 @@ package model
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,24 +25,13 @@ func TestMain(m *testing.M) { testkit.Main(m, func(string, []string) {}) }
 // results is what -complete keeps.
 var results = filepath.Join("..", "results", "model.txt")
 
-// some leaves out two of three, by chance, where all take long.
-func some(all []Case) (some []Case) {
-	for _, c := range all {
-		if !underRace || rand.IntN(3) == 0 {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
 // limit bounds the states of one case. It is not reached.
 const limit = 40_000_000
 
-// TestCases goes through all that can happen in each case; with the race detector, in one case
-// of three.
+// TestCases goes through all that can happen in each case.
 func TestCases(t *testing.T) {
 	var cases []Case
-	for _, c := range some(Cases()) {
+	for _, c := range Cases() {
 		if !c.Long || *complete {
 			cases = append(cases, c)
 		}
@@ -120,7 +108,7 @@ func TestSpare(t *testing.T) {
 	for _, g := range Spare {
 		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range some(Cases()) {
+			for _, c := range Cases() {
 				if c.Long || len(c.Roles) > 2 && !*complete {
 					continue
 				}
