@@ -27,6 +27,9 @@ func (l *Locker) SetReleasePatience(d time.Duration) { l.patience = d }
 // SetSilence is for tests that would take long.
 func (l *Locker) SetSilence(d time.Duration) { l.silence = d }
 
+// Trusted is how long after a sign of life a lock is counted on.
+func (l *Locker) Trusted() time.Duration { return l.trusted() }
+
 // OnCleaned is called after each failed call, with whether the lock had been granted.
 func (l *Locker) OnCleaned(f func(had bool)) { l.cleaned = f }
 

@@ -193,7 +193,7 @@ func (k *keeper) judge(s *session, seen, there, waiting bool, sent time.Time) bo
 	case !asks || seen && a.sent.After(sent): // answered since
 		return false
 	case !seen:
-		return since(a.heard) >= k.locker.period()/10*9
+		return since(a.heard) >= k.locker.trusted()
 	case waiting:
 		a.heard, a.idle = sent, false
 		k.asking[s] = a

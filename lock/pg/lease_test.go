@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/jackc/pgx/v5"
 )
 
 // TestLeaseIsKept: over many spans, and a connection that lies in the pool has none.
@@ -62,6 +63,23 @@ func TestLeaseInSilence(t *testing.T) {
 	wantIs(t, held.Release(), lock.ErrLost)
 	wantIdle(t, l)
 	check(t, next.Release())
+}
+
+// TestLeaseMargin: a holder gives up a tenth of the lease before the server does, whatever
+// the lease.
+func TestLeaseMargin(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{time.Second, 1999 * time.Millisecond, time.Minute, 24 * time.Hour} {
+		l := open(t, pg.Options{Lease: lease})
+		check(t, acquire(t, l, key()).Release())
+		var servers time.Duration
+		l.Idle(limited(t), func(c *pgx.Conn) {
+			servers = time.Duration(value[int64](t, c, "SELECT setting::bigint FROM pg_settings WHERE name = 'idle_session_timeout'")) * time.Millisecond
+		})
+		if ours := l.Trusted(); ours > servers/10*9 || ours < servers/2 {
+			t.Errorf("lease %v: the holder counts on it for %v, the server waits for %v", lease, ours, servers)
+		}
+	}
 }
 
 func TestLeaseTooShort(t *testing.T) {

@@ -131,6 +131,10 @@ func (l *Locker) period() time.Duration {
 	return l.silence
 }
 
+// trusted is how long after a sign of life a lock is counted on: less than the server
+// waits, so that who has it knows of the loss before another one has it.
+func (l *Locker) trusted() time.Duration { return l.period() / 10 * 9 }
+
 // Close waits for holds to be released, and closes the connections. Who waits for a
 // lock, or wants one, gets an error.
 func (l *Locker) Close() {

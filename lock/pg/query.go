@@ -83,7 +83,7 @@ func (s *session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.holds) > 0 {
-		return s.trusted()
+		return s.locker.trusted()
 	}
 	return cancelPatience
 }

@@ -116,7 +116,7 @@ func (s *session) watch() error {
 // nothing yet.
 func (s *session) beat() error {
 	sent := time.Now()
-	left := s.trusted() - since(s.heard)
+	left := s.locker.trusted() - since(s.heard)
 	switch {
 	case s.locker.options.Lease == 0:
 		left = max(left, s.locker.period()/3)
@@ -134,9 +134,6 @@ func (s *session) beat() error {
 	s.heard = sent
 	return nil
 }
-
-// trusted is how long after a sign of life a lock is counted on.
-func (s *session) trusted() time.Duration { return s.locker.period() / 10 * 9 }
 
 // since is by either clock: one that stands still while the machine sleeps says nothing.
 func since(t time.Time) time.Duration {
