@@ -41,7 +41,7 @@ func TestModel(t *testing.T) {
 	walks := strings.Split(strings.TrimSpace(string(data)), "\ncase ")
 	bound, err := time.ParseDuration(cmp.Or(os.Getenv("HOLDFAST_WALKS_FOR"), "1h"))
 	check(t, err)
-	done, moves, failed := 0, 0, 0
+	done, moves, failed, again := 0, 0, 0, 0
 	for i, w := range walks {
 		if time.Since(began) > bound {
 			break
@@ -52,10 +52,17 @@ func TestModel(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(rest), "\n")
 		moves += len(lines)
 		var err error
-		if strings.Contains(rest, cantRemove) { // which may be skipped by itself
-			t.Run(head, func(t *testing.T) { err = replay(t, crew, head, lines) })
-		} else {
-			err = replay(t, crew, head, lines)
+		for range 3 {
+			if strings.Contains(rest, cantRemove) { // which may be skipped by itself
+				t.Run(head, func(t *testing.T) { err = replay(t, crew, head, lines) })
+			} else {
+				err = replay(t, crew, head, lines)
+			}
+			if !errors.Is(err, errWaits) {
+				break
+			}
+			again++
+			t.Logf("walk %d, %s: %v: once more", i+1, head, err)
 		}
 		if err != nil {
 			t.Errorf("walk %d, %s: %v\n%s", i+1, head, err, rest)
@@ -64,8 +71,16 @@ func TestModel(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d walks, %d moves", done, len(walks), moves)
+	t.Logf("%d of %d walks, %d moves, %d times again", done, len(walks), moves, again)
+	if again > 2+done/100 {
+		t.Errorf("%d times somebody waited who need not have", again)
+	}
 }
+
+// errWaits is of a walk in which somebody waits who need not. That may be so once: no hook is
+// where a wait that was left behind is granted, in whose process that is stopped just then has
+// another lock; and the kernel's list, by which others judge that, may miss one.
+var errWaits = errors.New("it waits")
 
 // crew is processes that have ended a walk, and can begin another.
 type crew struct {
@@ -89,6 +104,7 @@ type replayed struct {
 type walkerOf struct {
 	*child          // nil before it has come
 	at     string   // where it is
+	waited bool     // and may have left a wait behind
 	kept   *os.File // its lock file, which a child has after its death
 }
 
@@ -190,10 +206,15 @@ func (r *replayed) move(move string) error {
 	}
 	p.Order(order)
 	said, ok := p.Line()
-	if p.at, _ = strings.CutPrefix(said, "at "); p.at != want {
-		return fmt.Errorf("it is %q (it answers: %v)", said, ok)
+	p.at, _ = strings.CutPrefix(said, "at ")
+	p.waited = p.waited || p.at == lock.StepParks
+	switch {
+	case p.at == want:
+		return nil
+	case p.at == lock.StepParks || !ok:
+		return fmt.Errorf("%w: %q (it answers: %v)", errWaits, said, ok)
 	}
-	return nil
+	return fmt.Errorf("it is %q", said)
 }
 
 func (r *replayed) starts(n int, c *child) {
@@ -206,7 +227,7 @@ func (r *replayed) end() {
 	for _, p := range r.procs {
 		switch {
 		case p.child == nil:
-		case p.at == "done" || p.at == "gave up":
+		case !p.waited && (p.at == "done" || p.at == "gave up"):
 			r.crew.idle = append(r.crew.idle, p.child)
 		default:
 			p.Kill()

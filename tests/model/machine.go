@@ -109,7 +109,7 @@ type place uint8
 type turn struct {
 	m    *Machine
 	i    int
-	was  place // where it was before, at a hook; in a machine that pauses at hooks only
+	was  *proc // as it was paused, in a machine that pauses at hooks only
 	from *state
 	s    state // what comes of it
 	then func(t *turn, does string)
@@ -174,11 +174,11 @@ func (m *Machine) next(from *state, yield func(a act, to *state)) {
 // move calls yield with what comes of the next step of process i; in a machine that pauses
 // at hooks only, of all up to the next hook.
 func (m *Machine) move(from *state, i int, yield func(does string, to *state)) {
-	m.moveOn(from.proc[i].at, from, i, yield)
+	m.moveOn(&from.proc[i], from, i, yield)
 }
 
-// moveOn is move for a process that has gone on already, from a hook that it was at.
-func (m *Machine) moveOn(was place, from *state, i int, yield func(does string, to *state)) {
+// moveOn is move for a process that has gone on already, since it was paused.
+func (m *Machine) moveOn(was *proc, from *state, i int, yield func(does string, to *state)) {
 	t := turn{m: m, i: i, was: was, from: from, s: *from}
 	t.then = func(t *turn, does string) {
 		to := t.s
@@ -193,8 +193,8 @@ func (m *Machine) moveOn(was place, from *state, i int, yield func(does string, 
 				return
 			}
 			// It waits here, or has come to a place where it may wait. Who waits already does not
-			// show that it waits elsewhere now.
-			if steps[at].waits == "" || steps[was].waits != "" && !steps[was].hook {
+			// show that it waits elsewhere at the same sibling now.
+			if steps[at].waits == "" || t.hasWaited() {
 				return
 			}
 		}

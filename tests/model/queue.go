@@ -75,6 +75,9 @@ func (t *turn) waitsForSibling() {
 // passes overtakes those who have the sibling's lock, and no other. The wait stays behind.
 func (t *turn) passes() {
 	p := t.me()
+	if t.m.Hooks && t.s.S != p.sib && t.m.has(lookWhileWaiting) {
+		return // that is looked at first, and nothing happens between hooks
+	}
 	if t.recalls() || !t.role().tries() && t.hasWaited() && t.nobodyHas() && t.haveOnlySibling() {
 		p.leaveBehind()
 		p.overtook = t.s.holders(t.s.S)
@@ -83,9 +86,11 @@ func (t *turn) passes() {
 	}
 }
 
-// hasWaited reports whether a process is past the hook at which it begins to wait.
+// hasWaited reports whether a process is past the hook at which it begins to wait for this
+// sibling.
 func (t *turn) hasWaited() bool {
-	return !t.m.Hooks || steps[t.was].waits != "" && !steps[t.was].hook
+	at := steps[t.was.at]
+	return !t.m.Hooks || at.waits != "" && !at.hook && t.was.sib == t.me().sib
 }
 
 // recalls is areStillStopped: it has overtaken these before, and does not wait again for that.
