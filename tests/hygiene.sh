@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the suite of the core packages again and again, in ways in which a machine can be
+# Runs the suite of the root module again and again, in ways in which a machine can be
 # unkind: under load, with one processor for Go, as if the machine had been up for a minute,
 # with the race detector. Each package's tests fail by themselves if they leave anything
 # behind (internal/testkit). The outcome is added to tests/results/hygiene.txt.
