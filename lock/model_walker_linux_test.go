@@ -40,11 +40,13 @@ func walker(_ string, orders *bufio.Scanner) {
 			var ctx context.Context
 			ctx, cancel = context.WithCancel(context.Background())
 			defer cancel()
-			var over atomic.Bool // what goes on in the background then does not pause
+			// What goes on in the background, while it pauses or when it is over, does not pause.
+			var pauses, over atomic.Bool
 			pause := func(step string) {
-				if !over.Load() {
+				if !over.Load() && pauses.CompareAndSwap(false, true) {
 					at <- step
 					<-goOn
+					pauses.Store(false)
 				}
 			}
 			w := walk{File: lock.File{Path: fields[2], Cmd: "walker", StaleAfter: -1, Tidy: slices.Contains(fields, "tidy")},

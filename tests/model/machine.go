@@ -46,7 +46,7 @@ type Machine struct {
 	// whoever is at it.
 	Turnstile bool
 	Order     bool // nobody may be passed by who comes later: see comes
-	Tidy      bool // the sibling goes, too, when nobody needs it
+	Tidy      bool // the sibling goes, too, when nobody needs it; who gave up does not look whether it can
 	Fence     bool // each writer asks for the fence
 	Queue     bool // who is stopped with the sibling's lock is overtaken
 	Slow      bool // ... and so is who is only slow

@@ -156,7 +156,7 @@ func (t *turn) unlockOwn() {
 
 // ---- tidy
 
-// tidy is for a writer who leaves, with the sibling's lock.
+// tidy is for a writer who leaves. With the sibling's lock, it need not open it anew.
 func (t *turn) tidy() {
 	p := t.me()
 	if !t.m.Tidy || t.role().reads() || p.sib == 0 {
@@ -216,9 +216,10 @@ func (t *turn) removeSibling() {
 
 func (t *turn) unlockSibling() {
 	p := t.me()
+	alone := p.sib != 0 && !t.role().reads() // and so has tidied up
 	t.s.unlock(p.sib, t.i)
 	p.sib, p.own = 0, 0 // its own file is closed last, which nobody waits for
-	if t.m.Tidy && t.role().reads() && p.flags&tidied == 0 {
+	if t.m.Tidy && !alone && p.flags&tidied == 0 {
 		p.flags |= tidied
 		t.reach(tidiesUp, "unlocks the sibling, and looks whether it can go")
 		return
