@@ -182,7 +182,7 @@ func TestKillTreeAtOnce(t *testing.T) {
 // TestKillTreeBuries: orphans that end while the command runs are not left as zombies.
 func TestKillTreeBuries(t *testing.T) {
 	p := start(t, "run", "-kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--",
-		"sh", "-c", `(sh -c 'echo $$; read line' & ) ; read line; echo "$line"; read line`)
+		"sh", "-c", `(sh -c 'echo $$; exec sleep 1000' & ) ; read line; echo "$line"; read line`)
 	orphan := p.pidLine()
 	killPID(t, orphan)
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
