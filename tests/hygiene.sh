@@ -56,6 +56,7 @@ suite() { # NAME COMMAND...: runs a command so often
 		n=$((n + 1))
 		if ! "$@" >"$log" 2>&1; then
 			failed=$((failed + 1))
+			cat "$log" >&2
 			grep -e '^ *--- FAIL' -e '^FAIL' -e '^panic' "$log" | tee -a tests/results/hygiene.txt
 		fi
 	done
