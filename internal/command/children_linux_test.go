@@ -137,6 +137,38 @@ func TestKillTreeWhenTold(t *testing.T) {
 	wantCode(t, exitOK, "status", path)
 }
 
+// TestIsBelow: whoever is above a process may end while it is climbed from, and those below
+// have another parent then.
+func TestIsBelow(t *testing.T) {
+	const self, worker, shell, stranger = 10, 30, 20, 40
+	// What is read each time: a parent; 0: it is not there.
+	for name, test := range map[string]struct {
+		worker, shell []int
+		want          bool
+	}{
+		"a child":                          {worker: []int{self}, want: true},
+		"a grandchild":                     {worker: []int{shell}, shell: []int{self}, want: true},
+		"its parent ends meanwhile":        {worker: []int{shell, self}, shell: []int{0}, want: true},
+		"it ends meanwhile":                {worker: []int{shell, 0}, shell: []int{0}},
+		"it is not there":                  {worker: []int{0}},
+		"another's":                        {worker: []int{stranger}},
+		"its parent ends, and init has it": {worker: []int{shell, 1}, shell: []int{0}},
+		"its parent can't be seen":         {worker: []int{shell}, shell: []int{0}},
+	} {
+		reads := map[int][]int{worker: test.worker, shell: test.shell, stranger: {1}}
+		got := isBelow(self, worker, func(pid int) (parent int, ended, ok bool) {
+			parent = reads[pid][0]
+			if len(reads[pid]) > 1 {
+				reads[pid] = reads[pid][1:]
+			}
+			return parent, false, parent != 0
+		})
+		if got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 // TestKillTreeNotOthers: children that holdfast did not start, but was left by the shell that
 // it replaced, are not ended.
 func TestKillTreeNotOthers(t *testing.T) {

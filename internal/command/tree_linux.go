@@ -82,12 +82,8 @@ func endDescendant(pid int, kill bool) {
 		return
 	}
 	defer p.Release()
-	for ancestor := pid; ancestor != os.Getpid(); {
-		parent, _, ok := parentOf(ancestor)
-		if !ok || parent <= 1 && parent != os.Getpid() {
-			return
-		}
-		ancestor = parent
+	if !isBelow(os.Getpid(), pid, parentOf) {
+		return
 	}
 	if kill {
 		_ = p.Kill()
@@ -95,6 +91,27 @@ func endDescendant(pid int, kill bool) {
 	}
 	_ = p.Signal(syscall.SIGTERM)
 	_ = p.Signal(syscall.SIGCONT) // what is stopped can't end
+}
+
+// isBelow climbs from a process to this one. If somebody on the way has ended, and is not
+// there any more, all below it have another parent by then: so it climbs anew. (Somebody who
+// is never there is hidden.)
+func isBelow(self, pid int, parentOf func(pid int) (parent int, ended, ok bool)) bool {
+	ancestor := pid
+	for anew := 0; anew < 100; {
+		switch parent, _, ok := parentOf(ancestor); {
+		case ok && parent == self:
+			return true
+		case ok && parent > 1:
+			ancestor = parent
+		case !ok && ancestor != pid:
+			ancestor = pid
+			anew++
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 // bury has the kernel forget a child that has ended.
