@@ -36,8 +36,10 @@ func TestReapEvery(t *testing.T) {
 
 	// One that expires later, claimed by another.
 	foreign(t, dir, "2", "b", c.at, c.at.Add(time.Minute))
-	if r := <-reports; r.err != nil || len(r.ended) != 0 {
-		t.Errorf("before it expires: %v", r)
+	for range 2 { // the first may tell of a look before it was there
+		if r := <-reports; r.err != nil || len(r.ended) != 0 {
+			t.Errorf("before it expires: %v", r)
+		}
 	}
 	c.add(time.Minute)
 	until(t, reports, func(r report) bool { return len(r.ended) == 1 && r.ended[0].Owner == "b" })
