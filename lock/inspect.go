@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -208,20 +209,40 @@ func (p *place) peek(f *finding, list *kernelList, touch bool) (kernelFact, erro
 		}
 		return kernelUnknown, nil
 	}
-	if !list.read && p.saysItself(f) || list.get().Held(file.ID()) {
+	if !list.read && p.saysItself(f) {
+		return kernelHeld, nil
+	}
+	takers := list.get().Holders(file.ID())
+	busy := len(takers) > 0
+	if c := f.claim; busy && c != nil && slices.Contains(takers, c.PID) && p.origin(c) == originHere {
 		return kernelHeld, nil
 	}
 	if f.info.Marked() && f.content == contentNone && !touch {
+		if busy {
+			return kernelHeld, nil
+		}
 		return kernelUnknown, nil
 	}
-	switch err := file.TryLock(platform.Exclusive); {
-	case err == nil:
-		p.at(stepPeeked)
-		return kernelFree, file.Unlock()
-	case err == platform.ErrBusy:
-		return kernelHeld, nil
-	default:
-		// There are no locks here; or, on NFSv4, none for a file that is open for reading.
-		return kernelUnknown, nil
+	for try := 1; ; try++ {
+		if !busy {
+			switch err := file.TryLock(platform.Exclusive); {
+			case err == nil:
+				p.at(stepPeeked)
+				return kernelFree, file.Unlock()
+			case err != platform.ErrBusy:
+				// There are no locks here; or, on NFSv4, none for a file that is open for reading.
+				return kernelUnknown, nil
+			}
+		}
+		if try == peekTries {
+			return kernelHeld, nil
+		}
+		p.at(stepBusy)
+		time.Sleep(passage)
+		busy = false // the list is too old by now
 	}
 }
+
+// peekTries is how often a look tries for a lock that is not known to be the holder's: another
+// look may have it, for an instant.
+const peekTries = 3

@@ -565,3 +565,48 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 	letGo(t, tryHold(t, f))
 	isAbsent(t, f.Path+".reclaim")
 }
+
+// TestInspect_MeetsALook: a look that meets another, which has the file's own lock for an
+// instant, does not take it for a holder.
+func TestInspect_MeetsALook(t *testing.T) {
+	if !platform.OwnLocks {
+		t.Skip("needs own locks")
+	}
+	for name, test := range map[string]struct {
+		leave func(path string)
+		want  lock.State
+	}{
+		"dead": {func(path string) { leaveDeadClaim(t, path) }, lock.StateDead},
+		"elsewhere": {func(path string) {
+			putClaim(t, path, lock.LockInfo{PID: 42, CreatedAt: time.Now(), Hostname: "elsewhere", BootID: "b", Nonce: "N"})
+		}, lock.StateUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+			test.leave(f.Path)
+			looks, goOn, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := f.Park(func(step string) {
+					if step == lock.StepPeeked {
+						close(looks)
+						<-goOn
+					}
+				}).Inspect(t.Context())
+				over <- err
+			}()
+			promptly(t, "the first look", func() { <-looks })
+			met := false
+			s, err := f.Park(func(step string) {
+				if step == lock.StepBusy && !met {
+					met = true
+					close(goOn)
+					check(t, <-over)
+				}
+			}).Inspect(t.Context())
+			check(t, err)
+			if !met || s.State != test.want {
+				t.Errorf("met %v; state %s (%s), want %s", met, s.State, s.Evidence, test.want)
+			}
+		})
+	}
+}

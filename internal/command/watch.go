@@ -59,8 +59,7 @@ func (a *app) watch(args []string) int {
 	looks := make(chan look, 1)
 	begin := func() { go func() { looks <- lookAt(ctx, names) }() }
 	begin()
-	next := time.NewTimer(interval)
-	defer next.Stop()
+	var next <-chan time.Time // one look at a time: two would meet
 	for {
 		select {
 		case l := <-looks:
@@ -68,8 +67,8 @@ func (a *app) watch(args []string) int {
 				v.end()
 				return a.fail(err)
 			}
-			next.Reset(interval)
-		case <-next.C:
+			next = time.After(interval)
+		case <-next:
 			begin()
 		case s := <-signals:
 			if v.heed(s) {
