@@ -234,7 +234,7 @@ func (p *place) peek(f *finding, list *kernelList, touch bool) (kernelFact, erro
 				return kernelUnknown, nil
 			}
 		}
-		if try == peekTries {
+		if try == peekTries || p.saysItself(f) {
 			return kernelHeld, nil
 		}
 		p.at(stepBusy)
