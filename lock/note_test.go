@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,32 @@ func TestNote(t *testing.T) {
 			t.Errorf("a reader: %v; want ErrUnsupported", err)
 		}
 	}
+}
+
+// TestNote_Mixed: a note that is not whole, as the halves of two would be, is none.
+func TestNote_Mixed(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	held := tryHold(t, f)
+	check(t, held.Note("aaaa"))
+	sibling := f.Path + ".flock"
+	data, err := os.ReadFile(sibling)
+	check(t, err)
+	at := bytes.Index(data, []byte("aaaa"))
+	if at < 0 {
+		t.Fatalf("no note in %q", data)
+	}
+	file, err := os.OpenFile(sibling, os.O_WRONLY, 0)
+	check(t, err)
+	_, err = file.WriteAt([]byte("bb"), int64(at))
+	check(t, errors.Join(err, file.Close()))
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Note != "" || lock.NoteIn(f) != "" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	check(t, held.Note("cccc"))
+	if note := lock.NoteIn(f); note != "cccc" {
+		t.Errorf("the next note is %q", note)
+	}
+	letGo(t, held)
 }
 
 // TestNote_Whole: others look at what one notes, all the time, and never see half of it.

@@ -110,7 +110,11 @@ func TestRunPermits_Obstacle(t *testing.T) {
 		_, stderr := wantCode(t, exitNotHad, "run", "-try", "-permits", "1", path, "--", "true")
 		wantText(t, stderr, "no permit of "+path)
 		testkit.Check(t, os.Remove(filepath.Join(dir, name)))
-		if err := os.Symlink("elsewhere", filepath.Join(dir, name)); err != nil {
+		err := os.Symlink("elsewhere", filepath.Join(dir, name))
+		if err == nil {
+			_, err = os.Readlink(filepath.Join(dir, name)) // Wine makes none, and no error
+		}
+		if err != nil {
 			t.Skip("needs symbolic links, to have one in the way: ", err)
 		}
 		_, stderr = wantCode(t, exitNotHad, "run", "-permits", "1", path, "--", "true")
