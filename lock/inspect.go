@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -66,12 +65,12 @@ func (p *place) inspect(ctx context.Context, list *kernelList) (Status, error) {
 		if ctx.Err() != nil {
 			return Status{}, pathError("inspect", p.file.Path, contextError(ctx))
 		}
-		last := try == passageTries
-		status, by, betweenSteps, err := p.inspectOnce(ctx, list, last)
-		if err != nil || !betweenSteps || last {
+		status, by, betweenSteps, err := p.inspectOnce(ctx, list, try)
+		if err != nil || !betweenSteps || try == passageTries {
 			p.lookBeside(&status, by, list)
 			return status, err
 		}
+		p.at(stepBusy)
 		sleep(ctx, passage)
 		list = new(kernelList) // the one we had is too old by now
 	}
@@ -116,10 +115,10 @@ func (p *place) saysItself(f *finding) bool {
 }
 
 // inspectOnce looks once. betweenSteps says that somebody seems to be between two steps, so
-// that another look may tell more. by is the claim of a holder who has the kernel lock. last
-// says that there will be no other look.
-func (p *place) inspectOnce(ctx context.Context, list *kernelList, last bool) (s Status, by *claim, betweenSteps bool, err error) {
+// that another look may tell more. by is the claim of a holder who has the kernel lock.
+func (p *place) inspectOnce(ctx context.Context, list *kernelList, try int) (s Status, by *claim, betweenSteps bool, err error) {
 	s.Path = p.file.Path
+	last := try == passageTries
 	f, err := p.look(p.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Whoever has the sibling's lock is on the way in or out; or a hand removed their
@@ -155,7 +154,8 @@ func (p *place) inspectOnce(ctx context.Context, list *kernelList, last bool) (s
 			if s.Info != nil {
 				by = f.claim
 			}
-			return s, by, s.Info == nil && s.Gone == nil && !s.Shared, nil
+			nobody := s.Info == nil && s.Gone == nil && !s.Shared
+			return s, by, nobody || try < anothersTries && p.mayBeAnothers(f, &s), nil
 		}
 	case StateDead:
 		p.inspectMarker(ctx, list, &s)
@@ -163,6 +163,19 @@ func (p *place) inspectOnce(ctx context.Context, list *kernelList, last bool) (s
 		betweenSteps = f.info.Marked() && f.content == contentNone
 	}
 	return s, nil, betweenSteps, nil
+}
+
+// anothersTries is how often a lock is looked at that another look may have, for an instant.
+const anothersTries = 3
+
+// mayBeAnothers reports whether a locked file may be so by another look (see peek): whoever its
+// claim names has gone, or can't be seen from here.
+func (p *place) mayBeAnothers(f *finding, s *Status) bool {
+	if s.Gone != nil || s.Info == nil {
+		return s.Gone != nil
+	}
+	origin := p.origin(f.claim)
+	return origin == originForeignHost || origin == originEarlierBoot
 }
 
 // inspectMarker looks whether a dead holder's lock is being taken over, or seems to be.
@@ -209,40 +222,20 @@ func (p *place) peek(f *finding, list *kernelList, touch bool) (kernelFact, erro
 		}
 		return kernelUnknown, nil
 	}
-	if !list.read && p.saysItself(f) {
-		return kernelHeld, nil
-	}
-	takers := list.get().Holders(file.ID())
-	busy := len(takers) > 0
-	if c := f.claim; busy && c != nil && slices.Contains(takers, c.PID) && p.origin(c) == originHere {
+	if !list.read && p.saysItself(f) || list.get().Held(file.ID()) {
 		return kernelHeld, nil
 	}
 	if f.info.Marked() && f.content == contentNone && !touch {
-		if busy {
-			return kernelHeld, nil
-		}
 		return kernelUnknown, nil
 	}
-	for try := 1; ; try++ {
-		if !busy {
-			switch err := file.TryLock(platform.Exclusive); {
-			case err == nil:
-				p.at(stepPeeked)
-				return kernelFree, file.Unlock()
-			case err != platform.ErrBusy:
-				// There are no locks here; or, on NFSv4, none for a file that is open for reading.
-				return kernelUnknown, nil
-			}
-		}
-		if try == peekTries || p.saysItself(f) {
-			return kernelHeld, nil
-		}
-		p.at(stepBusy)
-		time.Sleep(passage)
-		busy = false // the list is too old by now
+	switch err := file.TryLock(platform.Exclusive); {
+	case err == nil:
+		p.at(stepPeeked)
+		return kernelFree, file.Unlock()
+	case err == platform.ErrBusy:
+		return kernelHeld, nil
+	default:
+		// There are no locks here; or, on NFSv4, none for a file that is open for reading.
+		return kernelUnknown, nil
 	}
 }
-
-// peekTries is how often a look tries for a lock that is not known to be the holder's: another
-// look may have it, for an instant.
-const peekTries = 3

@@ -76,7 +76,7 @@ func (p *place) holder() *ErrLocked {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	list := new(kernelList)
-	status, _, _, err := p.inspectOnce(ctx, list, true)
+	status, _, _, err := p.inspectOnce(ctx, list, passageTries)
 	locked := p.locked(p.file.Path, nil, StateUnknown, EvidenceUnproven)
 	if err != nil {
 		return locked

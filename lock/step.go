@@ -44,7 +44,7 @@ const (
 
 	stepDying   step = "holder on its way out" // in judging, before it is waited for
 	stepGranted step = "sibling granted"       // to a waiter, who still has the turnstile
-	stepBusy    step = "busy for an instant"   // to a TryAcquire, or a look, which tries again
+	stepBusy    step = "busy for an instant"   // to a TryAcquire, or an Inspect, which tries again
 	stepParks   step = "about to wait"         // in the kernel
 	stepLooked  step = "wait looked after"
 	stepPeeked  step = "own lock taken to look" // by Inspect, for an instant

@@ -141,19 +141,21 @@ func TestKillTreeWhenTold(t *testing.T) {
 // have another parent then.
 func TestIsBelow(t *testing.T) {
 	const self, worker, shell, stranger = 10, 30, 20, 40
-	// What is read each time: a parent; 0: it is not there.
+	// What is read each time: a parent; -1: it is not there; 0: it is being buried.
 	for name, test := range map[string]struct {
 		worker, shell []int
 		want          bool
 	}{
 		"a child":                          {worker: []int{self}, want: true},
 		"a grandchild":                     {worker: []int{shell}, shell: []int{self}, want: true},
-		"its parent ends meanwhile":        {worker: []int{shell, self}, shell: []int{0}, want: true},
-		"it ends meanwhile":                {worker: []int{shell, 0}, shell: []int{0}},
-		"it is not there":                  {worker: []int{0}},
+		"its parent ends meanwhile":        {worker: []int{shell, self}, shell: []int{-1}, want: true},
+		"its parent is being buried":       {worker: []int{shell, self}, shell: []int{0}, want: true},
+		"it is being buried":               {worker: []int{0}},
+		"it ends meanwhile":                {worker: []int{shell, -1}, shell: []int{-1}},
+		"it is not there":                  {worker: []int{-1}},
 		"another's":                        {worker: []int{stranger}},
-		"its parent ends, and init has it": {worker: []int{shell, 1}, shell: []int{0}},
-		"its parent can't be seen":         {worker: []int{shell}, shell: []int{0}},
+		"its parent ends, and init has it": {worker: []int{shell, 1}, shell: []int{-1}},
+		"its parent can't be seen":         {worker: []int{shell}, shell: []int{-1}},
 	} {
 		reads := map[int][]int{worker: test.worker, shell: test.shell, stranger: {1}}
 		got := isBelow(self, worker, func(pid int) (parent int, ended, ok bool) {
@@ -161,7 +163,7 @@ func TestIsBelow(t *testing.T) {
 			if len(reads[pid]) > 1 {
 				reads[pid] = reads[pid][1:]
 			}
-			return parent, false, parent != 0
+			return parent, false, parent >= 0
 		})
 		if got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

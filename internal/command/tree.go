@@ -31,6 +31,10 @@ type tree struct {
 // killPatience is how long SIGKILL may take.
 const killPatience = 10 * time.Second
 
+// lookAgain is when to look again though nobody is known to have ended: a look may miss a
+// process whose parent ends meanwhile.
+const lookAgain = time.Second
+
 // ask asks all descendants to end, and has them killed after the grace. The command is left
 // out, as it has had its signal.
 func (t *tree) ask() {
@@ -66,8 +70,7 @@ func (t *tree) look() (alive []int) {
 		case !p.ended:
 			alive = append(alive, p.pid)
 			if t.deadline != nil && !t.asked[p.pid] {
-				t.asked[p.pid] = true
-				endDescendant(p.pid, t.killing)
+				t.asked[p.pid] = endDescendant(p.pid, t.killing)
 			}
 		}
 	}
@@ -89,6 +92,7 @@ func (t *tree) end(signals <-chan os.Signal) (left []int, all bool) {
 	for alive := t.look(); haveChildren(); alive = t.look() {
 		select {
 		case <-t.died:
+		case <-time.After(lookAgain):
 		case s := <-signals:
 			if endsWait(s) && !t.killing {
 				t.kill()

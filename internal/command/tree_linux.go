@@ -73,24 +73,25 @@ func parentOf(pid int) (parent int, ended, ok bool) {
 	return parent, ended, err == nil
 }
 
-// endDescendant signals a process, if it is still a descendant. Once its parent has buried
-// it, its pid can be another process's. So the process is first held (by a pidfd, where
-// there are any), and then looked at.
-func endDescendant(pid int, kill bool) {
+// endDescendant signals a process, if it is still a descendant, and reports whether it is.
+// Once its parent has buried it, its pid can be another process's. So the process is first
+// held (by a pidfd, where there are any), and then looked at.
+func endDescendant(pid int, kill bool) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {
-		return
+		return false
 	}
 	defer p.Release()
 	if !isBelow(os.Getpid(), pid, parentOf) {
-		return
+		return false
 	}
 	if kill {
 		_ = p.Kill()
-		return
+		return true
 	}
 	_ = p.Signal(syscall.SIGTERM)
 	_ = p.Signal(syscall.SIGCONT) // what is stopped can't end
+	return true
 }
 
 // isBelow climbs from a process to this one. If somebody on the way has ended, and is not
@@ -104,7 +105,7 @@ func isBelow(self, pid int, parentOf func(pid int) (parent int, ended, ok bool))
 			return true
 		case ok && parent > 1:
 			ancestor = parent
-		case !ok && ancestor != pid:
+		case (!ok || parent == 0) && ancestor != pid: // which shows 0 while it is buried
 			ancestor = pid
 			anew++
 		default:

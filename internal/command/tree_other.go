@@ -16,7 +16,7 @@ type descendant struct {
 
 func descendants() []descendant { return nil }
 
-func endDescendant(int, bool) {}
+func endDescendant(int, bool) bool { return false }
 
 func bury(int) {}
 
