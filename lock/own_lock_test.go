@@ -570,7 +570,7 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 // instant, does not take it for a holder.
 func TestInspect_MeetsALook(t *testing.T) {
 	if !platform.OwnLocks {
-		t.Skip("needs own locks")
+		t.Skip("needs own locks (not the portable way): without them a look has no lock of the file")
 	}
 	for name, test := range map[string]struct {
 		leave func(path string)

@@ -46,7 +46,7 @@ trap 'exit 130' INT TERM
 
 mkdir -p tests/results
 note() { echo "$@" | tee -a tests/results/hygiene.txt; }
-note "== $(date -u +%FT%TZ), $(git rev-parse --short HEAD), $(uname -sr), $(getconf _NPROCESSORS_ONLN) processors, uid $(id -u):$packages"
+note "== $(date -u +%FT%TZ), $(git rev-parse --short HEAD), $(uname -sr), $(getconf _NPROCESSORS_ONLN) processors, uid $(id -u): ${packages# }"
 bad=0
 suite() { # NAME COMMAND...: runs a command so often
 	name=$1
