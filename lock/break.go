@@ -15,7 +15,7 @@ func (f File) Break(ctx context.Context) (Status, error) {
 	if err != nil || before.State == StateFree {
 		return before, err
 	}
-	held, err := f.asThere().TryAcquire(ctx)
+	held, err := f.orAsThere().TryAcquire(ctx)
 	if err != nil {
 		return before, err
 	}

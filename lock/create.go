@@ -53,6 +53,7 @@ func (a *attempt) create(ctx context.Context, path string, mode platform.Mode, a
 func (a *attempt) createInPlace(ctx context.Context, path string, mark bool, mode platform.Mode, at steps) (*ownFile, error) {
 	f, err := platform.CreateAs(path, mark, a.file.Perm)
 	if err != nil {
+		abandon(f, path)
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	a.at(at.created)
@@ -95,6 +96,7 @@ func (a *attempt) createAside(ctx context.Context, path string, mode platform.Mo
 	if errors.Is(err, fs.ErrExist) {
 		return nil, a.removeLeftover(ctx, aside)
 	} else if err != nil {
+		abandon(f, aside)
 		return nil, fmt.Errorf("lock: %w", err)
 	}
 	if a.hasOwnLocks() {
@@ -231,6 +233,8 @@ func (a *attempt) newClaim(own *platform.File, mode platform.Mode) LockInfo {
 // newNonce returns at least 128 random bits, in base32.
 func newNonce() string { return rand.Text() }
 
+const nonceLength = 26
+
 // encode encodes a claim of ours, with the fields of Format.Fields.
 func (a *attempt) encode(c LockInfo) ([]byte, error) {
 	if a.file.Format == nil || a.file.Format.Fields == nil {
@@ -285,7 +289,9 @@ func (o *ownFile) sayReleased() error {
 	if o.saysReleased == 0 {
 		return nil // the kernel lock says it all
 	}
-	still, err := o.file.Holds(o.data)
+	there := make([]byte, len(o.data)) // another program may have appended to it
+	_, err := o.file.ReadAt(there, 0)
+	still := bytes.Equal(there, o.data)
 	if err == nil && still {
 		err = o.file.WriteAt([]byte(isReleased), o.saysReleased)
 	}

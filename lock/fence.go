@@ -41,7 +41,7 @@ func (h *FileHold) Fence() (int64, error) {
 		return 0, err
 	}
 	// Only the holder comes here, so to others reading and raising is one step.
-	f, err := platform.OpenToLock(a.sibling, a.file.Perm)
+	f, err := a.makeSibling()
 	if err == nil {
 		if _, err = f.Stat(); err != nil { // what is no file
 			_ = f.Close()

@@ -214,6 +214,17 @@ func decodeClaim(data []byte) (*claim, error) {
 	return &c, c.check()
 }
 
+// claimIn returns the part of a file that is a claim: all of it, or its first line if that is
+// a whole claim of this package. What another program has appended does not make it less of a
+// claim.
+func claimIn(data []byte) []byte {
+	line, more, ended := bytes.Cut(data, []byte{'\n'})
+	if ended && len(more) > 0 && decodeOurs(line) != nil {
+		return line
+	}
+	return data
+}
+
 // decodeOurs reads a claim of this package, all of whose fields count; nil for others.
 func decodeOurs(data []byte) *claim {
 	var c struct {

@@ -94,6 +94,7 @@ func (f *finding) holder() *LockInfo {
 
 // decode reads a claim, in the format of the File.
 func (p *place) decode(data []byte) (*claim, error) {
+	data = claimIn(data)
 	if !p.file.ownParse() {
 		return decodeClaim(data)
 	}

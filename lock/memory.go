@@ -2,6 +2,7 @@ package lock
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -75,12 +76,19 @@ type memory struct {
 	alien bool
 }
 
+// isWritten reports whether a holder has written into the sibling, and it is still there.
+func (m *memory) isWritten() bool { return m.fence > 0 || m.note != nil || m.last != nil }
+
 // memoryTries is how often a record is read that seems to be half written.
 const memoryTries = 4
 
 // readMemory reads a sibling, but for the bytes that are locked: on Windows they can't be
 // read.
 func readMemory(f *platform.File) (m memory, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return memory{}, err
+	}
 	data := make([]byte, siblingSize-fenceOffset+1)
 	for try := 1; ; try++ {
 		n, err := f.ReadAt(data, fenceOffset)
@@ -89,6 +97,8 @@ func readMemory(f *platform.File) (m memory, err error) {
 		}
 		whole := m.decode(data[:n])
 		if whole || try == memoryTries {
+			// A further name of an empty file: somebody has linked it here.
+			m.alien = m.alien || info.Links > 1 && !info.Marked() && !m.isWritten()
 			return m, nil
 		}
 		time.Sleep(passage)
@@ -178,7 +188,7 @@ func (a *attempt) openMemory(flag int) (f *platform.File, done func() error, err
 		a.siblingGone = true
 	}
 	if flag&os.O_CREATE != 0 { // for all users of the lock, as the queue is
-		f, err = platform.OpenToLock(a.sibling, a.file.Perm)
+		f, err = a.makeSibling()
 	} else {
 		f, err = platform.Open(a.sibling, flag)
 	}
@@ -198,6 +208,11 @@ func (a *attempt) openMemory(flag int) (f *platform.File, done func() error, err
 // notAlien is decode's look whether a file is somebody's, without all the rest. It is for
 // the holder, besides whom nobody writes a fence.
 func notAlien(f *platform.File, info platform.Info) error {
+	if info.Links > 1 && !info.Marked() {
+		if m, err := readMemory(f); err != nil || m.alien {
+			return pathError("use", f.Path(), cmp.Or(err, errAlien))
+		}
+	}
 	if info.Size <= fenceOffset {
 		return nil
 	}

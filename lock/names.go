@@ -44,6 +44,21 @@ func isOurs(name string) bool {
 		strings.Contains(name, markerSuffix+".")
 }
 
+// isBeside reports whether a suffix is one that this package gives to a marker, and to what is
+// made beside one.
+func isBeside(suffix string) bool {
+	further, is := strings.CutPrefix(suffix, markerSuffix)
+	if further == "" || further == ".new" {
+		return is
+	}
+	further, dotted := strings.CutPrefix(further, ".")
+	return is && dotted && (isAll(further, 2*16, "0123456789abcdef") || isAll(further, nonceLength, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))
+}
+
+func isAll(s string, length int, of string) bool {
+	return len(s) == length && strings.Trim(s, of) == ""
+}
+
 // checkName refuses a name that can't safely be one element of a path.
 func checkName(what, name string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: %s %q %s", ErrInvalidName, what, name, why) }

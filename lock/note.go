@@ -95,7 +95,8 @@ func NoteAbove(path, text string) error {
 	if err := p.isStill(above); err != nil { // before a sibling is made for nobody
 		return err
 	}
-	f, err := platform.OpenToLock(p.sibling, p.file.asThere().Perm)
+	p.file = p.file.orAsThere()
+	f, err := p.makeSibling()
 	if err != nil {
 		return fmt.Errorf("lock: note: %w", err)
 	}

@@ -189,7 +189,7 @@ func (a *attempt) clearMarkers(ctx context.Context) {
 	folder, name := filepath.Split(a.marker)
 	entries, _ := os.ReadDir(folder)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), name+".") {
+		if base := strings.TrimSuffix(name, markerSuffix); e.Name() != name && strings.HasPrefix(e.Name(), name) && isBeside(e.Name()[len(base):]) {
 			a.clearMarker(ctx, folder+e.Name())
 		}
 	}

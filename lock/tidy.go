@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -56,7 +55,7 @@ const (
 	keptYoung     kept = "it was written not long ago"
 	keptFence     kept = "it has a fence, which was given not long ago"
 	keptDeath     kept = "it tells of a holder's death, which nobody has heard of"
-	keptAlien     kept = "it holds what holdfast has not written"
+	keptAlien     kept = "nothing shows that it is holdfast's"
 	keptLockFile  kept = "the lock file is there"
 	keptMoved     kept = "the path leads to another file by now"
 	keptUntrusted kept = "kernel locks prove nothing on this filesystem"
@@ -83,21 +82,20 @@ func (p *place) tidy(f *platform.File, which tidying) (kept, error) {
 	if err != nil {
 		return "", err
 	}
-	if info.Size > 0 {
-		head, _ := f.Read(maxClaim)
-		m, err := readMemory(f)
-		switch fence := m.fence; {
-		case err != nil, m.alien, info.Size > siblingSize, strings.Trim(string(head[:min(fenceOffset, len(head))]), "\x00") != "":
-			return keptAlien, nil
-		// One that was given long ago is less than the time of day, from which it goes on:
-		// only a clock that is set back by more could rewind it.
-		case fence > 0 && (which.fenceBefore.IsZero() || fence >= which.fenceBefore.UnixNano()):
-			return keptFence, nil
-		// Whoever cleared it away was no holder who could tell of itself: a reader, a Break, a
-		// cancelled Acquire. The next one has not learned of it.
-		case which.fenceBefore.IsZero() && m.last != nil && m.last.How != EndReleased:
-			return keptDeath, nil
-		}
+	is, m, err := isSibling(f)
+	switch fence := m.fence; {
+	case err != nil:
+		return "", err
+	case !is:
+		return keptAlien, nil
+	// One that was given long ago is less than the time of day, from which it goes on:
+	// only a clock that is set back by more could rewind it.
+	case fence > 0 && (which.fenceBefore.IsZero() || fence >= which.fenceBefore.UnixNano()):
+		return keptFence, nil
+	// Whoever cleared it away was no holder who could tell of itself: a reader, a Break, a
+	// cancelled Acquire. The next one has not learned of it.
+	case which.fenceBefore.IsZero() && m.last != nil && m.last.How != EndReleased:
+		return keptDeath, nil
 	}
 	if !which.before.IsZero() && !info.Modified.Before(which.before) {
 		return keptYoung, nil

@@ -128,6 +128,7 @@ type folderTidier struct {
 	which   tidying
 	list    *kernelList
 	beside  []string // the files beside the lock file
+	known   bool     // the sibling shows that this is a lock of holdfast's
 	yield   func(Tidied, error) bool
 	stopped bool // yield wants no more
 }
@@ -167,6 +168,7 @@ func (t *folderTidier) lock(path string) {
 		}
 		return
 	}
+	t.known = a.hasSibling()
 	if exists(a.file.Path) && !t.lockFile(a) {
 		return
 	}
@@ -188,17 +190,15 @@ func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 	case err != nil:
 		t.say(a.file.Path, "", "", err)
 		return false
-	// A file of this name may be anybody's.
-	case len(t.beside) == 0 && (s.Info == nil || s.Info.KernelLock == "") && s.Evidence != EvidenceIncomplete:
-		return false
 	}
 	why := keptAs(s.State, s.Evidence)
-	switch {
-	case s.State != StateDead:
-	// Somebody's data may be so, beside a file for flock(1). Only who acquires the lock says
-	// that it is a lock file.
-	case s.Evidence == EvidencePowerLost:
+	switch ours := t.known || s.Info != nil && s.Info.KernelLock != ""; {
+	case !ours && len(t.beside) == 0 && s.Evidence != EvidenceIncomplete:
+		return false // a file of this name may be anybody's
+	// Only a caller who acquires the lock says that this is a lock file.
+	case !ours:
 		why = keptAlien
+	case s.State != StateDead:
 	default:
 		why, err = t.takeOver(a)
 	}
@@ -221,7 +221,7 @@ func (t *folderTidier) takeOver(a *attempt) (kept, error) {
 		t.which.dead = true
 		return "", nil
 	}
-	held, err := a.file.asThere().TryAcquire(t.ctx)
+	held, err := a.file.orAsThere().TryAcquire(t.ctx)
 	if err == nil {
 		return "", held.releaseUnused() // the dead one stays the predecessor of the next
 	}
@@ -254,6 +254,9 @@ func (t *folderTidier) leftover(a *attempt, path string) {
 	state, evidence := a.judge(t.ctx, f, kernel)
 	switch {
 	case err != nil:
+	case !f.info.Marked() && (f.claim == nil || !f.claim.ours) && !(t.known && isBeside(path[len(a.file.Path):])):
+		t.say(path, keptAlien, "", nil)
+		return
 	case t.isYoung(f.info):
 		t.say(path, keptYoung, "", nil)
 		return

@@ -169,7 +169,16 @@ func TestTidy(t *testing.T) {
 	leaveDeadClaim(t, at("dead.lock").Path)
 	putDeadClaim(t, at("alien.lock").Path) // and no sibling: who knows whose it is
 	putClaim(t, at("far.lock").Path, lock.LockInfo{PID: 1, CreatedAt: longAgo, BootID: "another", Hostname: "elsewhere"})
-	check(t, os.WriteFile(at("far.lock").Path+".flock", nil, 0o600))
+	check(t, makeMarked(at("far.lock").Path+".flock"))
+	check(t, makeMarked(at("empty.lock").Path))
+	check(t, os.Chtimes(at("empty.lock").Path, longAgo, longAgo))
+	check(t, os.WriteFile(at("nuls").Path+".flock", make([]byte, 4000), 0o600))
+	for _, name := range []string{"notes.reclaim.txt", "mine.reclaim"} {
+		check(t, os.WriteFile(at(name).Path, nil, 0o600))
+		check(t, os.Chtimes(at(name).Path, longAgo, longAgo))
+	}
+	check(t, os.WriteFile(filepath.Join(dir, "private"), nil, 0o600))
+	check(t, os.Link(filepath.Join(dir, "private"), at("taken.lock").Path+".flock"))
 	locked, err := platform.Open(at("flock.lock").Path+".flock", os.O_RDWR|os.O_CREATE)
 	check(t, err)
 	check(t, locked.TryLock(platform.Shared))
@@ -205,9 +214,14 @@ func TestTidy(t *testing.T) {
 		"held.lock.flock":      "stays: the lock is held: kernel lock held",
 		"fence.lock.flock":     "stays: it has a fence, which was given not long ago",
 		"oldfence.lock.flock":  "goes: nobody has the lock, or waits for it",
-		"data.lock.flock":      "stays: it holds what holdfast has not written",
-		"disk":                 "stays: it holds what holdfast has not written",
-		"disk.flock":           "stays: it holds what holdfast has not written",
+		"data.lock.flock":      "stays: nothing shows that it is holdfast's",
+		"disk":                 "stays: nothing shows that it is holdfast's",
+		"empty.lock":           "stays: nothing shows that it is holdfast's", // empty and sticky
+		"nuls.flock":           "stays: nothing shows that it is holdfast's",
+		"notes.reclaim.txt":    "stays: nothing shows that it is holdfast's", // empty
+		"mine.reclaim":         "stays: nothing shows that it is holdfast's",
+		"taken.lock.flock":     "stays: nothing shows that it is holdfast's", // somebody's, linked here
+		"disk.flock":           "stays: nothing shows that it is holdfast's",
 		"dead.lock":            "goes: its holder is dead: kernel lock free",
 		"dead.lock.flock":      "goes: nobody has the lock, or waits for it",
 		"far.lock":             "stays: the lock is unknown: claim from another host",
@@ -319,4 +333,13 @@ func TestTidy_KeepsDeath(t *testing.T) {
 			}
 		})
 	}
+}
+
+// makeMarked makes an empty file that bears the mark of a lock file, and of a sibling.
+func makeMarked(path string) error {
+	f, err := platform.Create(path, true)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }

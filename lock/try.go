@@ -153,17 +153,17 @@ func (p impatient) lookAgain(ctx context.Context, a *attempt, looked int, locked
 // now: a filesystem that remembers lookups (FUSE, NFS) may say of a file that was just
 // removed elsewhere that it is there, and then that it is not.
 func (a *attempt) openSibling() (*platform.File, error) {
-	f, err := platform.OpenToLock(a.sibling, a.file.Perm)
+	f, err := a.makeSibling()
 	for try := 1; a.passes(err) && try < passageTries; try++ {
 		time.Sleep(passage)
-		f, err = platform.OpenToLock(a.sibling, a.file.Perm)
+		f, err = a.makeSibling()
 	}
 	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)) && !a.fsys.Trusted {
 		if _, ferr := os.Stat(filepath.Dir(a.sibling)); ferr == nil {
 			err = errMoved
 		}
 	}
-	return f, notPermitted(a.sibling, err)
+	return f, a.notPermitted(err)
 }
 
 // passes reports whether the sibling can't be opened because of what passes in an instant:

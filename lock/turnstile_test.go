@@ -40,7 +40,7 @@ func TestAcquire_KeepsTheTurnstile(t *testing.T) {
 
 func openSibling(t *testing.T, f lock.File) *platform.File {
 	t.Helper()
-	sibling, err := platform.OpenToLock(f.Path+".flock", 0)
+	sibling, _, err := platform.OpenToLock(f.Path+".flock", false, 0)
 	check(t, err)
 	return sibling
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,20 +20,6 @@ func workingDir() string {
 		return ""
 	}
 	return dir
-}
-
-// notPermitted adds to an error why a file beside a lock may not be used, and what would
-// help. Other errors it leaves as they are.
-func notPermitted(path string, err error) error {
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	info, _, lerr := platform.Look(path)
-	if lerr != nil || info.Owner < 0 {
-		return fmt.Errorf("%w (all users of a lock need write permission for its folder)", err)
-	}
-	return fmt.Errorf("%w: it is %s's, with mode %04o, and this is %s; all users of a lock must ask for one mode that lets them in: 0660 for a group, 0666 for all",
-		err, platform.UserName(info.Owner), info.Mode.Perm(), platform.User())
 }
 
 // keptBySticky returns an error if only others may remove the file at a path, which is not
@@ -63,23 +50,16 @@ func (f File) makeFolder(path string) error {
 }
 
 // widenFolder gives a folder that was just made the rights that the umask has taken. Others
-// who may write to the folder above may have put a link in its place by now, to a folder of
-// ours that is none of theirs. So it is changed by its open file, and no link leads out of
-// the folder above.
+// who may write to the folder above may have put something else in its place by now: a link,
+// or another folder of ours. So it is changed by its open file, no link leads out of the
+// folder above, and what is not empty is not the folder that was made.
 func widenFolder(path string, mode fs.FileMode) error {
 	above, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer above.Close()
-	folder, err := above.OpenRoot(filepath.Base(path))
-	if errors.Is(err, fs.ErrPermission) { // the umask took even our own
-		return above.Chmod(filepath.Base(path), mode)
-	} else if err != nil {
-		return err
-	}
-	defer folder.Close()
-	f, err := folder.Open(".")
+	f, err := above.Open(filepath.Base(path))
 	if err != nil {
 		return err
 	}
@@ -88,14 +68,11 @@ func widenFolder(path string, mode fs.FileMode) error {
 	if err != nil || mode&^info.Mode() == 0 {
 		return err
 	}
-	return f.Chmod(info.Mode() | mode) // with the set-group-id bit that the folder above gave
-}
-
-// asThere returns f with the mode of the lock file that is there: who only clears it away
-// must leave a sibling that its users can open.
-func (f File) asThere() File {
-	if info, _, err := platform.Look(f.Path); err == nil && f.Perm == 0 {
-		f.Perm = info.Mode.Perm()&0o066 | 0o600
+	switch _, err := f.Readdirnames(1); {
+	case err == nil:
+		return pathError("make", path, errors.New("another folder was put in its place"))
+	case err != io.EOF:
+		return err
 	}
-	return f
+	return f.Chmod(info.Mode() | mode) // with the set-group-id bit that the folder above gave
 }

@@ -74,25 +74,26 @@ func Open(path string, flag int) (*File, error) {
 
 // OpenToLock is Open for a file that is made where there is none, as CreateAs would, and of
 // which nothing is wanted but its lock. It leaves out what takes further system calls:
-// whether the file is a regular one, and its ID, are known once Stat has been called. A file
-// of this user's that is there already gets perm, too.
+// whether the file is a regular one, and its ID, are known once Stat has been called. made
+// tells whether this call has made the file. One that was there is left as it is: it may be
+// anybody's.
 //
 // In a folder like /tmp, O_CREAT is refused for a file of somebody else's, even to root
 // (Linux, fs.protected_regular). So only what is not there is created.
-func OpenToLock(path string, perm fs.FileMode) (f *File, err error) {
+func OpenToLock(path string, mark bool, perm fs.FileMode) (f *File, made bool, err error) {
 	for range 10 { // others may create and remove it in between
 		f, err = open(path, os.O_RDWR)
-		if err == nil && perm != 0 {
-			_ = f.widen(perm) // only its owner can
-		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			break
+			return f, false, err
 		}
-		if f, err = CreateAs(path, false, perm); !errors.Is(err, fs.ErrExist) {
+		if f, err = CreateAs(path, mark, perm); !errors.Is(err, fs.ErrExist) {
 			break
 		}
 	}
-	return f, err
+	if err != nil && f != nil {
+		f, err = nil, errors.Join(err, f.Close())
+	}
+	return f, err == nil, err
 }
 
 // Create creates the file at path, which must not exist, for reading and writing, with
@@ -105,23 +106,23 @@ func Create(path string, mark bool) (*File, error) { return CreateAs(path, mark,
 // CreateAs is Create with other rights: those of perm, whatever the umask; 0 means 0600 less
 // the umask. What a default ACL of the folder takes away stays away.
 //
-// What the umask takes is given back by a second act. In between others may be refused.
+// What the umask takes is given back by a second act. In between others may be refused. If
+// that act fails, CreateAs returns both the error and the file, for the caller to remove.
 func CreateAs(path string, mark bool, perm fs.FileMode) (*File, error) {
 	if perm == 0 {
 		return create(path, mark, 0o600)
 	}
 	f, err := create(path, mark, perm)
 	if err == nil {
-		err = f.widen(perm)
-	}
-	if err != nil && f != nil {
-		return nil, errors.Join(err, f.Close(), Remove(path))
+		err = f.Widen(perm)
 	}
 	return f, err
 }
 
-// widen gives the file the rights of perm, which the umask may have taken away.
-func (f *File) widen(perm fs.FileMode) error {
+// Widen gives the file the rights of perm, beside those that it has. It does nothing where
+// an ACL of the folder says which rights its files get. The caller knows that the file is
+// its own to change: whoever may add files to a folder may have put another's there.
+func (f *File) Widen(perm fs.FileMode) error {
 	info, err := f.Stat()
 	if err != nil || perm&^info.Mode == 0 || HasDefaultACL(filepath.Dir(f.path)) {
 		return err

@@ -1,0 +1,214 @@
+package lock_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+)
+
+// TestUsers_PrivateFile: a user who may add files to the lock's folder puts somebody's private
+// file in the place of the sibling. Nobody's use of the lock changes that file's mode, owner
+// or contents, nor removes it: not the victim's, who asks for a mode; not root's, who clears
+// away a dead lock file that the attacker left with a mode for all.
+func TestUsers_PrivateFile(t *testing.T) {
+	const attacker, victim = "12345", "65534"
+	acts := map[string]struct {
+		owner string // of the private file
+		dead  bool   // the attacker leaves a dead lock file
+		act   func(t *testing.T, path string)
+	}{
+		"acquire with a mode": {victim, false, func(t *testing.T, path string) {
+			said := userOf(t, victim, "660", path).Say("try")
+			if !strings.Contains(said, "and 0660 is asked for") {
+				t.Errorf("acquire says %q", said)
+			}
+		}},
+		"acquire, and note": {victim, false, func(t *testing.T, path string) {
+			v := userOf(t, victim, "0", path)
+			v.Do("try", "held")
+			if said := v.Say("note secret"); !strings.Contains(said, "something else") {
+				t.Errorf("a note in another's file: %q", said)
+			}
+			v.Order("tidy")
+			v.Do("release", "released")
+		}},
+		"acquire with a mode, as root": {"0", false, func(t *testing.T, path string) {
+			userOf(t, "0", "666", path).Say("try")
+		}},
+		"another's, as root": {victim, false, func(t *testing.T, path string) {
+			userOf(t, "0", "666", path).Say("try")
+		}},
+		"root tidies":   {"0", true, func(t *testing.T, path string) { userOf(t, "0", "0", path).Say("tidy folder") }},
+		"root breaks":   {"0", true, func(t *testing.T, path string) { _, _ = lock.File{Path: path}.Break(t.Context()) }},
+		"root tidies b": {victim, true, func(t *testing.T, path string) { userOf(t, "0", "0", path).Say("tidy folder") }},
+		"root breaks b": {victim, true, func(t *testing.T, path string) { _, _ = lock.File{Path: path}.Break(t.Context()) }},
+	}
+	for name, test := range acts {
+		for how, put := range map[string]func(string, string) error{"renamed": os.Rename, "linked": os.Link} {
+			for what, content := range map[string]string{"a text": "the secret\n", "nothing": ""} {
+				// Nothing tells an empty file without another name from a sibling that flock(1)
+				// has made. What is written into it, and that it goes then, is no more than the
+				// attacker could do, who can rename it: they could remove it.
+				emptyAlone := how == "renamed" && what == "nothing"
+				if emptyAlone && name == "acquire, and note" {
+					continue
+				}
+				t.Run(name+", "+how+", "+what, func(t *testing.T) {
+					dir := folderOf(t, 0o777)
+					path := filepath.Join(dir, "x.lock")
+					if test.dead {
+						dead := userOf(t, attacker, "666", path)
+						dead.Do("try", "held")
+						dead.Kill()
+						check(t, os.Remove(path+".flock"))
+					}
+					private := filepath.Join(dir, "private")
+					check(t, os.WriteFile(private, []byte(content), 0o600))
+					check(t, os.Chown(private, map[string]int{"0": 0, victim: 65534}[test.owner], -1))
+					before, err := os.Stat(private)
+					check(t, err)
+					check(t, put(private, path+".flock"))
+					test.act(t, path)
+					after, err := os.Stat(path + ".flock")
+					if emptyAlone && errors.Is(err, fs.ErrNotExist) {
+						return
+					}
+					check(t, err)
+					was, is := before.Sys().(*syscall.Stat_t), after.Sys().(*syscall.Stat_t)
+					if is.Mode != was.Mode || is.Uid != was.Uid || is.Gid != was.Gid || !os.SameFile(before, after) {
+						t.Errorf("the private file was %o of %d, and is %o of %d", was.Mode, was.Uid, is.Mode, is.Uid)
+					}
+					if got := string(getFile(t, path+".flock")); got != content && !emptyAlone {
+						t.Errorf("the private file holds %.99q", got)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestUsers_BreakMakesSibling: for another user's dead lock, whose sibling is gone, Break makes
+// one that lets in those who may make files in the folder, whatever mode the lock file has.
+func TestUsers_BreakMakesSibling(t *testing.T) {
+	for folder, want := range map[fs.FileMode]fs.FileMode{0o755: 0o600, 0o770: 0o660, 0o777: 0o666} {
+		dir := folderOf(t, folder)
+		path := filepath.Join(dir, "x.lock")
+		leaveDeadClaim(t, path)
+		check(t, errors.Join(os.Remove(path+".flock"), os.Chmod(path, 0o666|fs.ModeSticky), os.Chown(path, 12345, -1)))
+		if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != lock.StateDead {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		info, err := os.Stat(path + ".flock")
+		check(t, err)
+		if info.Mode().Perm() != want {
+			t.Errorf("in a folder of mode %o the sibling has %v; want %o", folder, info.Mode(), want)
+		}
+	}
+}
+
+// TestPerm_Mode: a sibling that is there with fewer rights than are asked for gets them only if
+// it is certain to be ours; else the error says what is wrong, and nothing is left behind.
+func TestPerm_Mode(t *testing.T) {
+	needsMarks(t)
+	marked := func(path string, content string) error {
+		return errors.Join(makeMarked(path), os.WriteFile(path, []byte(content), 0o600))
+	}
+	for name, test := range map[string]struct {
+		make func(path string) error
+		want fs.FileMode
+	}{
+		"marked, empty":             {makeMarked, 0o660},
+		"marked, with a fence":      {func(path string) error { return marked(path, "\x00\x0000001700000000000000\n") }, 0o660},
+		"marked, with other things": {func(path string) error { return marked(path, "a text of somebody's") }, 0o600},
+		"marked, with another name": {func(path string) error { return errors.Join(makeMarked(path), os.Link(path, path+".2")) }, 0o600},
+		"not marked":                {func(path string) error { return os.WriteFile(path, nil, 0o600) }, 0o600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Perm: 0o660}
+			check(t, test.make(f.Path+".flock"))
+			held, err := f.TryAcquire(t.Context())
+			if (err == nil) != (test.want == 0o660) {
+				t.Errorf("acquire: %v", err)
+			}
+			if err == nil {
+				letGo(t, held)
+			} else if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "mode is 0600, and 0660 is asked for") {
+				t.Errorf("the error is %v", err)
+			}
+			isAbsent(t, f.Path)
+			info, err := os.Stat(f.Path + ".flock")
+			check(t, err)
+			if info.Mode().Perm() != test.want {
+				t.Errorf("the sibling has %v", info.Mode())
+			}
+		})
+	}
+}
+
+// TestPerm_FolderTaken: a folder that somebody has put in the place of the one that is being
+// made keeps its mode.
+func TestPerm_FolderTaken(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "agent")
+	check(t, os.Mkdir(at, 0o700))
+	check(t, os.WriteFile(filepath.Join(at, "private"), nil, 0o600))
+	if err := lock.WidenFolder(at, 0o777); err == nil {
+		t.Error("another folder was taken for the one just made")
+	}
+	info, err := os.Stat(at)
+	check(t, err)
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has %v", info.Mode())
+	}
+}
+
+// TestReleased_Appended: a lock file to which another program has appended, and whose holder
+// has released it, is nobody's: at once, and for a caller who never goes by age.
+func TestReleased_Appended(t *testing.T) {
+	needsMarks(t)
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	held := tryHold(t, f)
+	appendTo(t, f.Path, "x\n")
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Info == nil || s.Info.PID != os.Getpid() {
+		t.Errorf("while it is held: %+v, %v", s, err)
+	}
+	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("release: %v", err)
+	}
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
+		t.Errorf("released: %+v, %v", s, err)
+	}
+	letGo(t, tryHold(t, f))
+}
+
+// TestAppended_Dead: so is one whose holder has died; it is still the holder that its claim
+// names.
+func TestAppended_Dead(t *testing.T) {
+	needsMarks(t)
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	dead := start(t, "member", f.Path)
+	dead.Do("try", "held")
+	appendTo(t, f.Path, "x\n")
+	dead.Kill()
+	eventually(t, "the holder is dead", func() bool {
+		s, err := f.Inspect(t.Context())
+		return err == nil && s.State == lock.StateDead && s.Info != nil && s.Info.PID == dead.Cmd.Process.Pid
+	})
+	letGo(t, tryHold(t, f))
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	check(t, err)
+	_, err = f.WriteString(text)
+	check(t, errors.Join(err, f.Close()))
+	later := time.Now().Add(time.Second) // whatever the clock's steps
+	check(t, os.Chtimes(path, later, later))
+}
