@@ -117,3 +117,20 @@ func TestHeldAbove_Set(t *testing.T) {
 	})
 	letGo(t, held)
 }
+
+// TestEnviron_Deep: a process that comes from more locks than the variable names is told of the
+// innermost ones, as those are what it could wait for.
+func TestEnviron_Deep(t *testing.T) {
+	held := tryHold(t, lock.File{Path: filepath.Join(t.TempDir(), "own")})
+	defer letGo(t, held)
+	var above []string
+	for i := range 70 {
+		above = append(above, fmt.Sprintf(`{"path":"/%d","nonce":"n","pid":1}`, i))
+	}
+	env := held.Environ([]string{"HOLDFAST_HELD=[" + strings.Join(above, ",") + "]"})
+	var named []struct{ Path string }
+	check(t, json.Unmarshal([]byte(strings.TrimPrefix(env[0], "HOLDFAST_HELD=")), &named))
+	if len(named) != 64 || named[0].Path != "/7" || named[62].Path != "/69" || named[63].Path != held.Path() {
+		t.Errorf("%d are named: %v", len(named), named)
+	}
+}

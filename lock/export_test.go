@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -212,3 +213,40 @@ func EncodeRecord(object []byte) []byte { return encodeRecord(object) }
 
 // WidenFolder is widenFolder.
 func WidenFolder(path string, mode fs.FileMode) error { return widenFolder(path, mode) }
+
+// Renewal is renewal, by a clock that the test has.
+type Renewal struct{ renewal }
+
+func NewRenewal(h *FileHold, now time.Time) *Renewal { return &Renewal{*h.newRenewal(now)} }
+
+func (r *Renewal) Tick(now time.Time) bool { return r.tick(now) }
+
+// Clearing returns how many goroutines look after readers' files.
+func Clearing() int {
+	clearingMu.Lock()
+	defer clearingMu.Unlock()
+	return len(clearing)
+}
+
+// TryAcquireSharedAnd is TryAcquireShared with a function that is called whenever the reader
+// has got the exclusive lock of a file that is there.
+func (f File) TryAcquireSharedAnd(ctx context.Context, alone func()) (*FileHold, error) {
+	a, err := f.attempt(platform.Shared, observedPatience{impatient{tries: passageTries}, alone})
+	if err != nil {
+		return nil, err
+	}
+	return a.acquire(ctx)
+}
+
+type observedPatience struct {
+	impatient
+	alone func()
+}
+
+func (p observedPatience) lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
+	f, err := p.impatient.lockOwn(ctx, a, f, path, mode)
+	if err == nil && mode == platform.Exclusive {
+		p.alone()
+	}
+	return f, err
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 )
@@ -44,4 +46,30 @@ func TestFallback_Right(t *testing.T) {
 		t.Errorf("who was slow found %+v; want the present holder", l.Info)
 	}
 	letGo(t, held)
+	if left := names(t, filepath.Dir(file.Path)); left != "" {
+		t.Errorf("there are %s", left) // a right is given back whatever came of it
+	}
+}
+
+// TestFallback_AlienMarkers: an acquirer who clears away what dead reclaimers have left takes
+// no file whose name this package does not give.
+func TestFallback_AlienMarkers(t *testing.T) {
+	file := fallbackFile(t)
+	for _, name := range []string{".txt", ".NEW", ".new.txt", "." + strings.Repeat("A", 25), "." + strings.Repeat("g", 32)} {
+		putFile(t, file.Path+".reclaim"+name, nil, time.Now().Add(-72*time.Hour))
+	}
+	ours := []string{".new", "." + strings.Repeat("A", 26), "." + strings.Repeat("0", 32)}
+	for _, name := range ours {
+		putFile(t, file.Path+".reclaim"+name, nil, time.Now().Add(-72*time.Hour))
+	}
+	before := names(t, filepath.Dir(file.Path))
+	letGo(t, tryHold(t, file))
+	after := names(t, filepath.Dir(file.Path))
+	for _, name := range ours {
+		before = strings.Replace(before+" ", filepath.Base(file.Path)+".reclaim"+name+" ", "", 1)
+		before = strings.TrimSpace(before)
+	}
+	if after != before {
+		t.Errorf("there are %s; want %s", after, before)
+	}
 }

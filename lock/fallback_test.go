@@ -374,3 +374,60 @@ func TestFallback_ForeignHost(t *testing.T) {
 		})
 	}
 }
+
+// TestRenew_Due: a holder renews its claim once in a third of StaleAfter, however often it
+// looks; with the default of two hours, too.
+func TestRenew_Due(t *testing.T) {
+	file := fallbackFile(t)
+	file.StaleAfter = 0
+	held := tryHold(t, file)
+	defer letGo(t, held)
+	begun := time.Now()
+	renewal := lock.NewRenewal(held, begun)
+	renewals, last := 0, held.Info().RenewedAt
+	for tick := 1; tick <= 6*60*2; tick++ { // two hours
+		if !renewal.Tick(begun.Add(time.Duration(tick) * 10 * time.Second)) {
+			t.Fatal("lost")
+		}
+		if now := getClaim(t, file.Path).RenewedAt; now.After(last) {
+			renewals, last = renewals+1, now
+		}
+	}
+	if renewals != 3 {
+		t.Errorf("renewed %d times in two hours", renewals)
+	}
+	// A suspended machine: the monotonic clock stood still, the wall clock did not.
+	if !renewal.Tick(begun.Round(0).Add(5 * time.Hour)) {
+		t.Fatal("lost")
+	}
+	if now := getClaim(t, file.Path).RenewedAt; !now.After(last.Add(2 * time.Hour)) {
+		t.Errorf("after a suspend the claim says %v, and said %v", now, last)
+	}
+}
+
+// TestRenew_Lost: a holder that finds its claim gone, or could not look for as long as it takes
+// to be taken for dead, has lost the lock; one that can't look for a moment has not.
+func TestRenew_Lost(t *testing.T) {
+	file := fallbackFile(t)
+	file.StaleAfter = time.Hour
+	held := tryHold(t, file)
+	defer held.Release()
+	begun := time.Now()
+	renewal := lock.NewRenewal(held, begun)
+	folder := filepath.Dir(file.Path)
+	check(t, os.Rename(folder, folder+".away"))
+	check(t, os.WriteFile(folder, nil, 0o600)) // so that looking is an error: no folder
+	defer os.Rename(folder+".away", folder)
+	defer os.Remove(folder)
+	if !renewal.Tick(begun.Add(59 * time.Minute)) {
+		t.Error("lost, though it was trusted not long ago")
+	}
+	if renewal.Tick(begun.Add(61 * time.Minute)) {
+		t.Error("not lost, though nobody could look for StaleAfter")
+	}
+	select {
+	case <-held.Lost():
+	default:
+		t.Error("the loss is not told")
+	}
+}

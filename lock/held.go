@@ -53,7 +53,7 @@ func (a *attempt) hold(own *ownFile) *FileHold {
 	holdsMu.Unlock()
 	if a.renews() {
 		h.stop = make(chan struct{})
-		go h.renew()
+		go h.newRenewal(now).run()
 	}
 	told := false
 	defer func() {

@@ -9,39 +9,50 @@ import (
 // suspended: a sleeping timer does not count the time of suspend.
 const maxRenewTick = 10 * time.Second
 
-// renew runs while the lock is held, in a goroutine of its own, where others may have to go
-// by the claim's age. At each tick it checks that the claim is still ours. Once in a third
-// of StaleAfter, by either clock, it renews the claim.
+// A renewal looks after a lock while it is held, where others may have to go by the claim's
+// age. At each tick it checks that the claim is still ours. Once in a third of StaleAfter, by
+// either clock, it renews the claim.
 //
 // A suspended machine that wakes up late has lost nothing as long as the claim is still its
-// own.
-func (h *FileHold) renew() {
+// own. It belongs to one goroutine.
+type renewal struct {
+	hold    *FileHold
+	span    time.Duration // StaleAfter; never negative
+	trusted time.Time     // when the last renewal that succeeded was begun
+}
+
+func (h *FileHold) newRenewal(now time.Time) *renewal {
 	span := h.attempt.staleAfter()
 	if span < 0 {
 		span = DefaultStaleAfter // nobody ages us out, but we look for loss
 	}
-	period := max(span/3, time.Millisecond)
-	ticker := time.NewTicker(min(period, maxRenewTick))
-	defer ticker.Stop()
+	return &renewal{hold: h, span: span, trusted: now}
+}
 
-	trusted := time.Now() // when the last renewal that succeeded was begun
+func (r *renewal) period() time.Duration { return max(r.span/3, time.Millisecond) }
+
+// run ticks until the lock is released, or lost.
+func (r *renewal) run() {
+	ticker := time.NewTicker(min(r.period(), maxRenewTick))
+	defer ticker.Stop()
 	for {
 		select {
-		case <-h.stop:
+		case <-r.hold.stop:
 			return
 		case <-ticker.C:
 		}
-		now := time.Now()
-		elapsed := max(now.Sub(trusted), now.Round(0).Sub(trusted.Round(0)))
-		if !h.stillOurs(elapsed >= period, &trusted, now, span) {
+		if !r.tick(time.Now()) {
 			return
 		}
 	}
 }
 
-// stillOurs checks the claim, and renews it if that is due. It returns false
-// when there is nothing left to renew.
-func (h *FileHold) stillOurs(due bool, trusted *time.Time, now time.Time, span time.Duration) bool {
+// tick checks the claim, and renews it if that is due. It returns false when there is nothing
+// left to renew.
+func (r *renewal) tick(now time.Time) bool {
+	elapsed := max(now.Sub(r.trusted), now.Round(0).Sub(r.trusted.Round(0)))
+	due := elapsed >= r.period()
+	h := r.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.left || h.isLost {
@@ -53,9 +64,9 @@ func (h *FileHold) stillOurs(due bool, trusted *time.Time, now time.Time, span t
 	}
 	switch {
 	case err == nil && due:
-		*trusted = now
+		r.trusted = now
 	case err == nil:
-	case errors.Is(err, ErrLost), now.Sub(*trusted) > span:
+	case errors.Is(err, ErrLost), now.Sub(r.trusted) > r.span:
 		// Lost, or we could not look for so long that others may have taken
 		// us for dead.
 		h.lose()

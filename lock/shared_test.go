@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -368,4 +369,35 @@ func TestShared_FormsOfFile(t *testing.T) {
 		t.Error(err)
 	}
 	wantFree(t, f.Path)
+}
+
+// TestShared_LookedAfterAgain: a reader that leaves while others read has the file looked after
+// for a while, and so has the next one who does.
+func TestShared_LookedAfterAgain(t *testing.T) {
+	f := queued(t)
+	for range 2 {
+		first, err := f.TryAcquireShared(t.Context())
+		check(t, err)
+		second, err := f.TryAcquireShared(t.Context())
+		check(t, err)
+		letGo(t, first)
+		letGo(t, second)
+		isAbsent(t, f.Path)
+		eventually(t, "nobody looks after it any more", func() bool { return lock.Clearing() == 0 })
+	}
+}
+
+// TestShared_JudgesAnew: a reader who has become alone with a dead holder's file judges what is
+// in it then, and not what it read before.
+func TestShared_JudgesAnew(t *testing.T) {
+	f := queued(t)
+	putDeadClaim(t, f.Path)
+	alive := fmt.Appendf(nil, `{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().Add(time.Minute).Format(time.RFC3339))
+	var judged bool
+	_, err := f.Park(func(step string) { judged = judged || step == lock.StepJudged }).TryAcquireSharedAnd(t.Context(), func() {
+		check(t, os.WriteFile(f.Path, alive, 0o600))
+	})
+	if l := asLocked(t, err); l.Info == nil || l.Info.PID != os.Getpid() || judged {
+		t.Errorf("found %+v; judged dead: %v", l.Info, judged)
+	}
 }

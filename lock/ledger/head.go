@@ -26,9 +26,19 @@ type hint struct {
 // hintSize is the length of .head, always the same: one write in place replaces it.
 const hintSize = 96
 
+// maxHint bounds what is read of .head.
+const maxHint = 4 << 10
+
 func (l Ledger) readHint() (h hint, ok bool) {
-	data, err := platform.ReadRegular(l.path(".head"), 4<<10)
-	if err != nil || json.Unmarshal(data, &h) != nil || h.Sequence < 0 || h.Sequence > MaxSequence {
+	data, err := platform.ReadRegular(l.path(".head"), maxHint)
+	if err != nil {
+		return hint{}, false
+	}
+	return parseHint(data)
+}
+
+func parseHint(data []byte) (h hint, ok bool) {
+	if json.Unmarshal(data, &h) != nil || h.Sequence < 0 || h.Sequence > MaxSequence {
 		return hint{}, false
 	}
 	return h, true
@@ -40,12 +50,24 @@ func (l Ledger) writeHint(h hint) {
 	if err != nil {
 		return
 	}
-	f, err := platform.Open(l.path(".head"), os.O_WRONLY|os.O_CREATE)
+	f, err := platform.Open(l.path(".head"), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return
 	}
+	there, err := f.Read(maxHint)
+	// What is no hint may be somebody's file, which another name leads to as well. It is not
+	// written to: a new file takes its place.
+	if _, ok := parseHint(there); !ok && (err != nil || len(there) > 0) {
+		if errors.Join(f.Close(), platform.Remove(l.path(".head"))) != nil {
+			return
+		}
+		there = nil
+		if f, err = platform.Create(l.path(".head"), false); err != nil {
+			return
+		}
+	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size > hintSize {
+	if len(there) > hintSize {
 		_ = f.Truncate(hintSize) // a later version's, with further fields
 	}
 	_ = f.WriteAt(append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...), 0)

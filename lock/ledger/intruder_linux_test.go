@@ -100,3 +100,23 @@ func TestAppend_NoHint(t *testing.T) {
 		})
 	}
 }
+
+// TestAppend_HintIsAnothers: somebody's file that was put in the place of the hint is not
+// written to.
+func TestAppend_HintIsAnothers(t *testing.T) {
+	for name, private := range map[string]string{"short": "secret", "long": strings.Repeat("secret", 100)} {
+		t.Run(name, func(t *testing.T) {
+			l := filled(t, 2)
+			remove(t, l, ".head")
+			write(t, l, "private", private)
+			check(t, os.Link(at(l, "private"), at(l, ".head")))
+			must(t, l, "3", 3)
+			if got, err := os.ReadFile(at(l, "private")); err != nil || string(got) != private {
+				t.Errorf("the file holds %.99q, %v", got, err)
+			}
+			if got, err := os.ReadFile(at(l, ".head")); err != nil || !strings.HasPrefix(string(got), `{"sequence":3`) {
+				t.Errorf("the hint is %.99q, %v", got, err)
+			}
+		})
+	}
+}
