@@ -41,7 +41,9 @@ type File struct {
 	// Perm is the mode of the lock file and what lies beside it, whatever the umask: 0660 for
 	// a group, 0666 for all. 0 means 0600, for one user (and root). All users of a lock must
 	// have the same, and write permission for its folder. Where the folder has a default
-	// ACL, what that takes away stays away.
+	// ACL, what that takes away stays away. A sibling that is there with fewer rights is an
+	// error that matches fs.ErrPermission, and keeps its mode; unless it is certain to be this
+	// user's.
 	Perm fs.FileMode
 
 	// Tidy removes the sibling at release, if nobody else has it open, no fence is in it, and

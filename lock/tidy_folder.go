@@ -40,7 +40,8 @@ type Tidied struct {
 // Tidy removes, below a folder, what locks have left there and nobody needs any more: the
 // siblings of locks that nobody has, waits for, or has open; lock files of holders proven
 // dead, with their siblings, as the next holder would remove them; and what dead processes
-// have left beside. It yields each of these files, and those that stay, with the reason. It
+// have left beside. A file that does not show that holdfast made it stays, whatever its name:
+// see FORMATS.md on the mark. It yields each of these files, and those that stay, with the reason. It
 // may be called at any time, beside any number of users of the locks, none of whom sees more
 // of it than somebody who was there for an instant.
 //

@@ -15,9 +15,9 @@ const tidyHelp = `Removes, below a folder, what locks have left there and nobody
   LOCK           the lock file of a holder that is proven dead; age proves nothing here
   LOCK.reclaim   and what else dead processes have left beside a lock
 
-It is safe at any time, beside any number of users: whoever comes later makes the
-file anew. Each file is named, with what became of it and why. Symbolic links below
-DIR are not followed.
+It is safe at any time, beside any number of users: a process that comes later makes
+the file anew. Each file is named, with what became of it and why. A file that does not
+show that holdfast made it stays. Symbolic links below DIR are not followed.
 
   -older D   only what was written more than D ago (90s, 10m, 24h). A LOCK.flock with a
              fence in it goes only if that was given more than D ago, or a day
