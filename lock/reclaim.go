@@ -118,9 +118,9 @@ func (a *attempt) remove(ctx context.Context, path string, f *finding, looked st
 		return err
 	}
 	if a.renews() {
-		right, err := a.takeMarker(ctx, a.marker+"."+f.fingerprint(), rightSteps)
-		if err != nil {
-			return err
+		right, terr := a.takeMarker(ctx, a.marker+"."+f.fingerprint(), rightSteps)
+		if terr != nil {
+			return terr
 		}
 		defer func() { err = joined(err, a.discard(right)) }()
 	}

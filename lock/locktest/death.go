@@ -89,7 +89,7 @@ func holderStopped(s *subtest) {
 	fence := c.do(order{Do: "fence", Key: key}, "done").Fence
 	c.stop()
 	s.wantTryFails(key)
-	held, err := s.call(s.locker.Acquire, s.limited(), key)
+	held, err := s.callLimited(s.locker.Acquire, key)
 	s.wantLocked(held, err)
 	s.wantIs(err, lock.ErrTimeout)
 	came := s.beginAcquire(s.ctx, key)

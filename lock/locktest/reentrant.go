@@ -210,7 +210,7 @@ func notReentrantWithoutContext(s *subtest) {
 	got, err := s.call(s.locker.TryAcquire, s.ctx, key)
 	s.wantLocked(got, err)
 	s.wantNot(err, lock.ErrReentrant)
-	got, err = s.call(s.locker.Acquire, s.limited(), key)
+	got, err = s.callLimited(s.locker.Acquire, key)
 	s.wantLocked(got, err)
 	s.wantIs(err, lock.ErrTimeout)
 	s.wantNot(err, lock.ErrReentrant)

@@ -75,7 +75,7 @@ func readersAndWriters(s *subtest) {
 	// Chance may keep them apart on a busy machine, so here they meet for certain.
 	s.release(s.acquire(key)) // what an engine does at first may take longer than the limit
 	writer.do(order{Do: "acquire", Key: key}, "held")
-	held, err := s.call(l.AcquireShared, s.limited(), key)
+	held, err := s.callLimited(l.AcquireShared, key)
 	s.wantLocked(held, err)
 	writer.do(order{Do: "release", Key: key}, "released")
 	reader.order(order{Do: "read", Key: key, Rounds: rounds, Room: r.as("child-reader")})
@@ -156,12 +156,12 @@ func sharedTimeout(s *subtest) {
 	l := s.shared()
 	key := s.key()
 	held := s.acquire(key)
-	got, err := s.call(l.AcquireShared, s.limited(), key)
+	got, err := s.callLimited(l.AcquireShared, key)
 	s.wantLocked(got, err)
 	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
 	s.release(held)
 	reader := s.acquireShared(key)
-	got, err = s.call(l.Acquire, s.limited(), key)
+	got, err = s.callLimited(l.Acquire, key)
 	s.wantLocked(got, err)
 	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
 	s.release(reader)
@@ -235,7 +235,7 @@ func sharedDo(s *subtest) {
 func writerGivesUp(s *subtest) {
 	key := s.key()
 	reader := s.acquireShared(key)
-	held, err := s.call(s.locker.Acquire, s.limited(), key)
+	held, err := s.callLimited(s.locker.Acquire, key)
 	s.wantLocked(held, err)
 	s.release(s.acquireShared(key))
 	c := s.start()

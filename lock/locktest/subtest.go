@@ -272,8 +272,23 @@ func (s *subtest) untilWaiting(key lock.Key) {
 }
 
 // limited returns a context whose deadline comes soon.
-func (s *subtest) limited() context.Context {
-	ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+func (s *subtest) limited() context.Context { return s.limitedTo(250 * time.Millisecond) }
+
+func (s *subtest) limitedTo(limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	s.Cleanup(cancel)
 	return ctx
+}
+
+// callLimited is call with a limit. On a busy machine that may pass before the first look,
+// which would name a holder: then a longer one is tried.
+func (s *subtest) callLimited(acquire acquirer, key lock.Key) (held lock.Hold, err error) {
+	s.Helper()
+	for limit := 50 * time.Millisecond; limit < time.Minute; limit *= 4 {
+		held, err = s.call(acquire, s.limitedTo(limit), key)
+		if err == nil || errors.As(err, new(*lock.ErrLocked)) {
+			break
+		}
+	}
+	return held, err
 }

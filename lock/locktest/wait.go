@@ -42,7 +42,7 @@ func waitGranted(s *subtest) {
 func waitTimeout(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
-	got, err := s.call(s.locker.Acquire, s.limited(), key)
+	got, err := s.callLimited(s.locker.Acquire, key)
 	locked := s.wantLocked(got, err)
 	s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
 	s.wantNot(err, context.Canceled, lock.ErrReentrant)
@@ -193,7 +193,7 @@ func acquireWithin(s *subtest) {
 		s.wantLocked(got, err)
 		s.wantIs(err, lock.ErrTimeout, context.DeadlineExceeded)
 	}
-	got, err = s.call(s.within(-1), s.limited(), key) // as long as the context allows
+	got, err = s.callLimited(s.within(-1), key) // as long as the context allows
 	s.wantLocked(got, err)
 	s.wantIs(err, lock.ErrTimeout)
 	came := begin(func() (lock.Hold, error) { return s.within(-1)(s.ctx, key) })
