@@ -60,14 +60,12 @@ var errMode = fmt.Errorf("%w for all who are to have the lock", fs.ErrPermission
 // isSibling reports whether an open file shows that holdfast made it as a sibling: by the mark,
 // or by what a holder wrote into it. Where no file can bear a mark, any file counts that holds
 // nothing else: the caller's word for the path is all that there is.
-func isSibling(f *platform.File) (is bool, m memory, err error) {
-	info, err := f.Stat()
-	if err != nil {
-		return false, m, err
-	}
+func isSibling(f *platform.File, info platform.Info) (is bool, m memory, err error) {
 	var lockBytes [fenceOffset]byte // nobody writes to them
-	if _, err = f.ReadAt(lockBytes[:], 0); err == nil {
-		m, err = readMemory(f)
+	if info.Size > 0 {
+		if _, err = f.ReadAt(lockBytes[:], 0); err == nil {
+			m, err = readMemory(f)
+		}
 	}
 	is = lockBytes == [fenceOffset]byte{} && !m.alien && (info.Marked() || m.isWritten() || !platform.KeepsMarks)
 	return is, m, err
@@ -79,7 +77,10 @@ func (p *place) hasSibling() bool {
 	if err != nil {
 		return false
 	}
-	is, _, err := isSibling(f)
+	is, info := false, platform.Info{}
+	if info, err = f.Stat(); err == nil {
+		is, _, err = isSibling(f, info)
+	}
 	return joined(err, f.Close()) == nil && is
 }
 

@@ -82,7 +82,7 @@ func (p *place) tidy(f *platform.File, which tidying) (kept, error) {
 	if err != nil {
 		return "", err
 	}
-	is, m, err := isSibling(f)
+	is, m, err := isSibling(f, info)
 	switch fence := m.fence; {
 	case err != nil:
 		return "", err
