@@ -44,8 +44,8 @@ type attempt struct {
 	begun    time.Time
 	nonce    string // of its claims
 
-	// siblingLock is the sibling, open and locked. It is nil before step 1, in fallback
-	// mode, and after overtaking somebody stopped.
+	// siblingLock is the sibling, open and locked. It is nil before step 1, and in fallback
+	// mode.
 	siblingLock *platform.File
 	siblingInfo platform.Info // of siblingLock, as we found it
 	siblingGone bool          // siblingLock was removed since, or replaced
@@ -59,8 +59,7 @@ type attempt struct {
 
 // patience is the difference between Acquire and TryAcquire: how long to wait for others.
 type patience interface {
-	// lockSibling is step 1: it opens and locks the sibling. A nil file without an error
-	// means that the attempt has overtaken, and goes on without the sibling.
+	// lockSibling is step 1: it opens and locks the sibling.
 	lockSibling(ctx context.Context, a *attempt) (*platform.File, error)
 	// lockOwn takes the own lock of f, which was opened at path. With the lock it returns
 	// f, or another open file of the same. It returns nil if f was left to a thread that
@@ -164,8 +163,6 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 			return nil
 		case err != nil:
 			return err
-		case f == nil:
-			return nil
 		}
 		a.at(stepSiblingLocked)
 		// Somebody may have removed it before we had its lock (see tidy), and others may

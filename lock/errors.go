@@ -134,6 +134,8 @@ func (e *ErrLocked) Error() string {
 	hint := e.Evidence.hint()
 	switch {
 	case e.Evidence != EvidenceKernelLockHeld:
+	case len(e.Processes) == 1 && e.Processes[0].Stopped:
+		hint = fmt.Sprintf("have it go on (kill -CONT %d), or end it", e.Processes[0].PID)
 	case e.Gone != nil && len(e.Processes) > 1:
 		hint = "wait for them, or end them"
 	case e.Gone != nil && len(e.Processes) == 1:
@@ -201,8 +203,13 @@ func named(processes []Process, prefix string) string {
 	var names []string
 	for _, p := range processes[:min(len(processes), maxPIDs)] {
 		name := prefix + strconv.Itoa(p.PID)
-		if p.Cmd != "" {
+		switch {
+		case p.Cmd != "" && p.Stopped:
+			name += fmt.Sprintf(" (%q, stopped)", p.Cmd)
+		case p.Cmd != "":
 			name += fmt.Sprintf(" (%q)", p.Cmd)
+		case p.Stopped:
+			name += " (stopped)"
 		}
 		names = append(names, name)
 	}

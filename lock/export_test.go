@@ -80,6 +80,7 @@ const (
 	StepSharedDropped = string(stepSharedDropped)
 	StepAlone         = string(stepAlone)
 	StepDying         = string(stepDying)
+	StepGranted       = string(stepGranted)
 	StepBusy          = string(stepBusy)
 	StepParks         = string(stepParks)
 	StepLooked        = string(stepLooked)

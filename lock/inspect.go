@@ -121,11 +121,7 @@ func (p *place) inspectOnce(ctx context.Context, list *kernelList, try int) (s S
 	last := try == passageTries
 	f, err := p.look(p.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Whoever has the sibling's lock is on the way in or out; or a hand removed their
-		// lock file; or they know no other lock (flock(1)).
-		if sibling, err := platform.IdentifyFile(p.sibling); err == nil && list.get().Held(sibling) {
-			s.State, s.Evidence = StateHeld, EvidenceKernelLockHeld
-			s.Processes = p.whoHas(nil, list).processes
+		if p.isNext(&s, list) {
 			return s, nil, true, nil
 		}
 		s.State, s.Evidence = StateFree, EvidenceNoLockFile
@@ -137,6 +133,9 @@ func (p *place) inspectOnce(ctx context.Context, list *kernelList, try int) (s S
 	kernel, err := p.peek(f, list, last)
 	if err != nil {
 		return s, nil, false, fmt.Errorf("lock: %w", err)
+	}
+	if kernel != kernelHeld && f.info.Marked() && f.content == contentNone && p.isNext(&s, list) {
+		return s, nil, true, nil // whoever made the file is about to lock it
 	}
 	s.State, s.Evidence = p.judge(ctx, f, kernel)
 	s.Info, s.NotPermitted = f.holder(), f.content == contentForbidden
@@ -163,6 +162,19 @@ func (p *place) inspectOnce(ctx context.Context, list *kernelList, try int) (s S
 		betweenSteps = f.info.Marked() && f.content == contentNone
 	}
 	return s, nil, betweenSteps, nil
+}
+
+// isNext reports whether a process has the sibling's lock, and says of a lock without a claim
+// that this process holds it: it is on the way in or out, for an instant or because it was
+// stopped there; or a hand removed its lock file; or it knows no other lock (flock(1)).
+func (p *place) isNext(s *Status, list *kernelList) bool {
+	sibling, err := platform.IdentifyFile(p.sibling)
+	if err != nil || !list.get().Held(sibling) {
+		return false
+	}
+	s.State, s.Evidence = StateHeld, EvidenceKernelLockHeld
+	s.Processes = p.whoHas(nil, list).processes
+	return true
 }
 
 // anothersTries is how often a lock is looked at that another look may have, for an instant.

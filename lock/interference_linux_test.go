@@ -243,31 +243,6 @@ func TestStuck_WaitLeftBehind(t *testing.T) {
 	wantFree(t, f.Path)
 }
 
-// TestStuck_WithBoth: somebody stops between having been granted the sibling's lock and
-// leaving its turnstile. They have no lock of anybody's, and are overtaken.
-func TestStuck_WithBoth(t *testing.T) {
-	for _, mode := range []string{"exclusive", "shared"} {
-		t.Run(mode, func(t *testing.T) {
-			f := queued(t)
-			needsTurnstile(t)
-			held := tryHold(t, f)
-			first := start(t, "member", f.Path)
-			first.Order("park sibling granted")
-			first.Do("acquire", "waiting")
-			waitedFor(t, f)
-			letGo(t, held)
-			first.Expect("parked")
-			acquire := inMode(f, mode == "shared")
-			held = getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
-			first.Order("go")
-			letGo(t, held)
-			first.Expect("held")
-			first.Do("release", "released")
-			wantFree(t, f.Path)
-		})
-	}
-}
-
 // TestStuck_NoThreadLeft: whoever may not park a thread overtakes too.
 func TestStuck_NoThreadLeft(t *testing.T) {
 	needsTurnstile(t)

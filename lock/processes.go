@@ -13,6 +13,9 @@ type Process struct {
 	Cmd string `json:"cmd,omitempty"` // the name of its program; empty where that can't be seen
 	// Since is when a holdfast waiter began to wait.
 	Since time.Time `json:"since,omitzero"`
+	// Stopped says of a holder that a signal (Ctrl-Z, SIGSTOP) or a debugger has stopped it
+	// for now (Linux).
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // kernelList is the system's list of locks. It is read when it is first needed, as that
@@ -172,7 +175,7 @@ func (p *place) isGone(f *finding) bool {
 func living(pids []int) (all []Process) {
 	for _, pid := range pids {
 		if pid > 0 && platform.Probe(platform.Process{PID: pid}) != platform.Gone {
-			all = append(all, Process{PID: pid, Cmd: platform.ProgramOf(pid)})
+			all = append(all, Process{PID: pid, Cmd: platform.ProgramOf(pid), Stopped: platform.Stopped(pid)})
 		}
 	}
 	return all

@@ -18,9 +18,6 @@ var (
 	queues   = map[queueKey]*queue{}
 	parked   int                // waits in the kernel
 	stuck    = map[string]int{} // by lock: waits at its turnstile that were left behind by overtaking
-	// stopped has, by lock, the processes that had the sibling's lock when somebody here
-	// overtook them, until the sibling can be had again.
-	stopped = map[string][]int{}
 )
 
 type queueKey struct {
@@ -37,11 +34,11 @@ type queueKey struct {
 //	trying      the ticket's turn       the sibling is free, and nobody at the turnstile: has the sibling
 //	parked      a thread, first at the turnstile, then (with it) at the sibling
 //	                                    the kernel grants it: has the sibling
-//	                                    ... or nobody moves in front of it: overtakes
+//	                                    ... or it is free, and nobody at the turnstile takes it:
+//	                                    overtakes, and has the sibling
 //	            an earlier goroutine may have left the thread: adopted
-//	with the    the sibling's lock, and its turnstile until it has tried to make the lock
-//	sibling     file, or nothing (overtaken)
-//	                                    the lock file can be made: has the lock
+//	with the    the sibling's lock, and its turnstile until it has tried to make the lock file
+//	sibling                             the lock file can be made: has the lock
 //	parked      the same, and a thread at the lock file
 //	                                    the kernel grants that: judges it
 //	looking     the same                from time to time: the holder has no kernel lock
@@ -224,27 +221,6 @@ func isStuck(path string) bool {
 	queuesMu.Lock()
 	defer queuesMu.Unlock()
 	return stuck[path] > 0
-}
-
-// overtook remembers the processes that had to be overtaken.
-func overtook(path string, pids []int) {
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	stopped[path] = pids
-}
-
-// passed forgets them, as the sibling was not in their hands any more.
-func passed(path string) {
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	delete(stopped, path)
-}
-
-// overtaken returns the processes that overtook remembers.
-func overtaken(path string) []int {
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	return stopped[path]
 }
 
 // park begins to wait in the kernel, first for the turnstile of the file if w says so. It

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -103,48 +105,92 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 	}
 }
 
-// TestStuck_WithTheSibling: somebody has the sibling's lock, and nothing else: stopped on
-// the way in, or out. They are overtaken, and find out.
+// TestStuck_WithTheSibling: a process that is stopped between two steps has the sibling's lock,
+// and not its lock file's. It counts as the holder, however long that takes: others wait, are
+// told of it, and are never in together, those who go by flock(1) on the sibling among them.
 func TestStuck_WithTheSibling(t *testing.T) {
-	needsKernelList(t)
-	for _, step := range []string{lock.StepSiblingLocked, lock.StepCreated, lock.StepOwnUnlocked} {
+	for step, does := range map[string]func(t *testing.T, f lock.File, p *child){
+		lock.StepSiblingLocked: func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
+		lock.StepCreated:       func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
+		lock.StepOwnUnlocked: func(_ *testing.T, _ lock.File, p *child) {
+			p.Do("try", "held")
+			p.Do("release", "parked")
+		},
+		lock.StepGranted: func(t *testing.T, f lock.File, p *child) { // with the turnstile
+			needsTurnstile(t)
+			held := tryHold(t, f)
+			p.Do("acquire", "waiting")
+			waitedFor(t, f)
+			letGo(t, held)
+			p.Expect("parked")
+		},
+	} {
 		t.Run(step, func(t *testing.T) {
-			f := queued(t)
+			f := queuedListed(t)
 			stuck := start(t, "member", f.Path)
 			stuck.Order("park " + step)
-			if step == lock.StepOwnUnlocked {
-				stuck.Do("try", "held")
-				stuck.Do("release", "parked")
-			} else {
-				stuck.Do("try", "parked")
+			does(t, f, stuck)
+			stuck.Stop()
+
+			var inside atomic.Int32
+			leave := make(chan struct{})
+			enter := func(in chan<- error) {
+				if inside.Add(1) > 1 {
+					t.Error("two are in together")
+				}
+				in <- nil
+				<-leave
+				inside.Add(-1)
 			}
-			f, looks := countingSteps(f, lock.StepLooked)
-			acquires := []func(context.Context) (*lock.FileHold, error){f.Acquire, f.AcquireShared, f.TryAcquire, f.TryAcquireShared}
-			for range 5 {
-				for _, acquire := range acquires {
-					held, err := acquire(t.Context())
-					check(t, err)
+			watched, looks := countingSteps(f, lock.StepLooked)
+			waiter, flocked := make(chan error, 1), make(chan error, 1)
+			var both sync.WaitGroup
+			both.Go(func() {
+				if held, err := watched.Acquire(t.Context()); err != nil {
+					waiter <- err
+				} else {
+					enter(waiter)
 					letGo(t, held)
 				}
+			})
+			both.Go(func() {
+				k, err := os.Open(f.Path + ".flock")
+				if err == nil {
+					err = unix.Flock(int(k.Fd()), unix.LOCK_EX)
+				}
+				if err != nil {
+					flocked <- err
+				} else {
+					enter(flocked)
+				}
+				k.Close()
+			})
+			eventually(t, "four looks", func() bool { return looks.Load() >= 4 || len(waiter)+len(flocked) > 0 })
+			early := len(waiter)+len(flocked) > 0
+			if early {
+				t.Error("somebody is in before the one who is stopped")
 			}
-			// The first had to look, twice at least; the others had no need to, nor have
-			// those who wait for one that got past.
-			held, err := f.Acquire(t.Context())
-			check(t, err)
-			next := beginAcquire(t, t.Context(), f)
-			parkedIs(t, 2) // one of them at the sibling, left behind
-			letGo(t, held)
-			held = getHeld(t, next)
-			if n := looks.Load(); n > 10 {
-				t.Errorf("%d looks for 22 acquisitions", n)
+			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
+				t.Error(l)
 			}
+			if s := inspect(t, f); s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld ||
+				len(s.Processes) != 1 || s.Processes[0].PID != stuck.Cmd.Process.Pid || !s.Processes[0].Stopped {
+				t.Errorf("%+v", s)
+			}
+			stuck.Continue()
 			stuck.Order("go")
 			if step == lock.StepOwnUnlocked {
 				stuck.Expect("released")
+			} else if got := stuck.Answer(); got == "held" {
+				stuck.Do("release", "released")
 			} else {
-				stuck.Expect("locked: kernel lock held")
+				t.Error("the first one has lost its place: ", got)
 			}
-			letGo(t, held)
+			if early { // then both get in
+				check(t, errors.Join(<-waiter, <-flocked))
+			}
+			close(leave)
+			both.Wait()
 			wantFree(t, f.Path)
 		})
 	}

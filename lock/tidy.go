@@ -16,21 +16,21 @@ import (
 // removal:
 //
 //   - Who has the lock, or is on the way to it, has the sibling's kernel lock: readers
-//     shared. So who tidies meets neither. Who passed the queue without it (by overtaking
-//     somebody stopped; because it was removed before) has the own lock of a lock file, or
-//     is about to create one. That file alone keeps others out, before the removal and
-//     after: it takes its own lock to join, replace or remove it (rule A).
+//     shared. So who tidies meets neither. A holder whose sibling was removed before has the
+//     own lock of a lock file, or is about to create one. That file alone keeps others out,
+//     before the removal and after: it takes its own lock to join, replace or remove it
+//     (rule A).
 //   - Those who wait, at the turnstile, for the kernel lock, or in this process, are left
 //     with a file that has no name. Each gets its lock, looks whether the path leads to it
 //     (rule B), lets go, and begins again at the new one (takeSibling). A wait that came for
 //     nobody has taken nothing else. So nobody acts by the old sibling, and the new one is
 //     the only queue.
-//   - A reclaimer has the sibling's lock for as long as its marker stands, or has overtaken.
-//     A marker has its own lock, and is judged by that.
+//   - A reclaimer has the sibling's lock for as long as its marker stands. A marker has its own
+//     lock, and is judged by that.
 //
-// Between the looks and the unlink somebody who has overtaken may create the lock file: then
-// a held lock loses its sibling, and newcomers wait for the lock file. A hand may replace the
-// sibling: then a new one goes, and those who stand there begin again.
+// Between the looks and the unlink somebody whose sibling was removed before may create the
+// lock file: then a held lock loses its sibling, and newcomers wait for the lock file. A hand
+// may replace the sibling: then a new one goes, and those who stand there begin again.
 //
 // Whoever knows the sibling only as a file for flock(1) does not look again: for their sake
 // it stays while anybody else has it open. What is left to them is the time between that

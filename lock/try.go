@@ -71,15 +71,11 @@ func (p impatient) lockSibling(ctx context.Context, a *attempt) (*platform.File,
 		if err == nil {
 			if err = a.passTurnstile(f); err == nil {
 				err = f.TryLock(a.mode)
-			} else if err == errQueued && try == p.tries && a.overtake(f) == nil {
+			} else if err == errQueued && try == p.tries && a.lockFree(f) == nil {
 				err = nil // they are stopped, or slow
 			}
 			if err == nil {
-				passed(a.file.Path)
 				return f, nil
-			}
-			if err == platform.ErrBusy && a.areStillStopped() {
-				return nil, f.Close()
 			}
 		}
 		var locked *ErrLocked

@@ -182,10 +182,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 		} else {
 			at, err := w.tryToPass(f)
 			if err != platform.ErrBusy {
-				passed(a.file.Path)
 				return f, err
-			} else if a.areStillStopped() {
-				return nil, f.Close() // with the turnstile, if it was got
 			}
 			if _, err := f.Stat(); err != nil { // its identity is needed to look after it
 				return nil, joined(fmt.Errorf("lock: %w", err), f.Close())
@@ -193,7 +190,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 			parked = &wait{file: f, mode: a.mode, turnstile: at, giveBack: a.giveBackSibling}
 			a.at(stepParks)
 			if !w.queue.park(atSibling, parked) { // enough threads are parked
-				free := at == turnstileWaiting && a.overtake(f) == nil
+				free := at == turnstileWaiting && a.lockFree(f) == nil
 				if free && seenFree { // as siblingWatch does
 					return f, nil
 				}
@@ -216,7 +213,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 		case came:
 			a.at(stepGranted)
 			return parked.file, err
-		case err != nil || watch.overtaken:
+		case err != nil || watch.file != nil:
 			return watch.file, err
 		}
 	}

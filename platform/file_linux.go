@@ -29,7 +29,7 @@ func create(path string, mark bool, perm fs.FileMode) (*File, error) {
 	if mark {
 		mode |= unix.S_ISVTX
 	}
-	return newFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_NONBLOCK, mode) // see hasOnlyLock
+	return newFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, mode)
 }
 
 func newFile(path string, flag int, mode uint32) (*File, error) {

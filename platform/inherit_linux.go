@@ -38,7 +38,7 @@ func hasLeft(taker int, id FileID) bool {
 	if _, err := os.ReadDir("/proc/" + strconv.Itoa(taker) + "/fdinfo"); err != nil || !procIsOurs() {
 		return false
 	}
-	for _, locks := range openFiles(taker) {
+	for locks := range openFiles(taker) {
 		for _, l := range locks {
 			if l.kind == "FLOCK" && !l.waits && l.file == id {
 				return false

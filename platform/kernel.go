@@ -189,7 +189,3 @@ func (f *File) Descriptor() int { return f.number() }
 // own descriptor says. That is one look at one open file, where the kernel's list has the
 // locks of all. False where the system doesn't tell, or may not.
 func HasLocked(pid, number int, id FileID) bool { return hasLocked(pid, number, id) }
-
-// HasOnlyLock reports whether a process has locked by flock(2) this file, as Open opens
-// files, and no other. False where the system doesn't tell, or may not.
-func HasOnlyLock(pid int, id FileID) bool { return hasOnlyLock(pid, id) }

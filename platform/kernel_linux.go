@@ -210,7 +210,7 @@ func whoSaid() map[FileID][]Waiter {
 		if err != nil {
 			continue
 		}
-		for _, locks := range openFiles(pid) {
+		for locks := range openFiles(pid) {
 			for _, l := range locks {
 				if l.kind == "OFDLCK" && l.start >= earliestWord {
 					said[l.file] = append(said[l.file], Waiter{PID: pid, Since: time.Unix(0, l.start)})
@@ -251,15 +251,13 @@ func (w *waiting) waiters(found []Waiter) []Waiter {
 	return append(all, behind...)
 }
 
-// openFiles yields the flags of each open file of a process, and the locks that it has,
-// as far as one may look:
+// openFiles yields the locks of each open file of a process, as far as one may look:
 //
-//	flags:	02404002
 //	lock:	1: FLOCK  ADVISORY  WRITE 1234 fd:00:131090 0 EOF
 //
 // Source: proc_pid_fdinfo(5), fs/proc/fd.c seq_show, fs/locks.c show_fd_locks.
-func openFiles(pid int) iter.Seq2[uint64, []listedLock] {
-	return func(yield func(uint64, []listedLock) bool) {
+func openFiles(pid int) iter.Seq[[]listedLock] {
+	return func(yield func([]listedLock) bool) {
 		folder := "/proc/" + strconv.Itoa(pid) + "/fdinfo/"
 		entries, err := os.ReadDir(folder)
 		if err != nil {
@@ -277,19 +275,15 @@ func openFiles(pid int) iter.Seq2[uint64, []listedLock] {
 	}
 }
 
-func parseFDInfo(info string) (flags uint64, locks []listedLock) {
+func parseFDInfo(info string) (locks []listedLock) {
 	for line := range strings.Lines(info) {
-		if octal, is := strings.CutPrefix(line, "flags:"); is {
-			flags, _ = strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
-		} else if lock, is := strings.CutPrefix(line, "lock:"); is {
+		if lock, is := strings.CutPrefix(line, "lock:"); is {
 			if l, ok := parseLock(lock); ok {
 				locks = append(locks, l)
-			} else {
-				locks = append(locks, listedLock{kind: "FLOCK"}) // of a file that is not known
 			}
 		}
 	}
-	return flags, locks
+	return locks
 }
 
 func (d *descriptor) number() int { return d.fd }
@@ -305,25 +299,7 @@ func hasLocked(pid, number int, id FileID) bool {
 	if err != nil {
 		return false
 	}
-	_, locks := parseFDInfo(string(info[:n]))
-	return slices.ContainsFunc(locks, func(l listedLock) bool {
+	return slices.ContainsFunc(parseFDInfo(string(info[:n])), func(l listedLock) bool {
 		return l.kind == "FLOCK" && l.write && l.file == id
 	})
-}
-
-func hasOnlyLock(pid int, id FileID) bool {
-	const ours = unix.O_NOFOLLOW | unix.O_NONBLOCK
-	found := false
-	for flags, locks := range openFiles(pid) {
-		for _, l := range locks {
-			if l.kind != "FLOCK" || l.pid != 0 && l.pid != pid { // or it is inherited
-				continue
-			}
-			if found || l.file != id || flags&ours != ours {
-				return false
-			}
-			found = true
-		}
-	}
-	return found
 }

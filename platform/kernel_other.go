@@ -96,4 +96,3 @@ func listKernelLocks() (KernelLocks, error) { return KernelLocks{}, errors.ErrUn
 
 func (d *descriptor) number() int     { return 0 }
 func hasLocked(int, int, FileID) bool { return false }
-func hasOnlyLock(int, FileID) bool    { return false }

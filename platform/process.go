@@ -82,6 +82,10 @@ func Began(pid int) (time.Time, bool) {
 // its arguments, which may hold what is not for others; "" where that can't be seen.
 func ProgramOf(pid int) string { return programOf(pid) }
 
+// Stopped reports whether a process is stopped for now, by a signal (SIGSTOP, SIGTSTP) or a
+// debugger. False where that can't be told.
+func Stopped(pid int) bool { return stopped(pid) }
+
 // AwaitExit waits until the process is gone, ctx is done, or the limit has
 // passed, and returns the last answer of Probe. A process that was killed lets go of its
 // files a little before it is gone; one that is on its way out, however long that takes

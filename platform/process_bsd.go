@@ -33,6 +33,8 @@ func sleepUntilExit(int, time.Duration) { time.Sleep(time.Millisecond) }
 
 func programOf(int) string { return "" }
 
+func stopped(int) bool { return false }
+
 // bootID is a random UUID on macOS, and 16 random bytes on FreeBSD: older kernels have none,
 // and newer ones have it only once they have gathered entropy. All jails of a machine have
 // the same. Source: sys/kern/kern_mib.c sysctl_bootid.

@@ -239,6 +239,13 @@ func programOf(pid int) string {
 	return path.Base(program)
 }
 
+// stopped looks at the state of the first thread: a signal stops them all.
+func stopped(pid int) bool {
+	const state = 3
+	fields, err := procStat(strconv.Itoa(pid))
+	return err == nil && procIsOurs() && bytes.ContainsAny(fields[state], "Tt")
+}
+
 // bootID has no answer in a sandbox without /proc: that is complete, too.
 func bootID() (string, bool) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

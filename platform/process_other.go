@@ -20,4 +20,6 @@ func sleepUntilExit(int, time.Duration) { time.Sleep(time.Millisecond) }
 
 func programOf(int) string { return "" }
 
+func stopped(int) bool { return false }
+
 func bootID() (string, bool) { return "", true }

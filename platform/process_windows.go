@@ -65,6 +65,8 @@ func sleepUntilExit(int, time.Duration) { time.Sleep(time.Millisecond) }
 
 func programOf(int) string { return "" }
 
+func stopped(int) bool { return false }
+
 // bootID is unknown. Windows counts boots in the registry, as BootId beside the
 // prefetcher's settings, but nothing that Microsoft documents says when, or that
 // a fast startup, which services of the session before survive, leaves it alone;

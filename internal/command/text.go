@@ -212,8 +212,13 @@ func (words *words) processes(all []lock.Process) string {
 		if p.PID > 0 {
 			name = words.process + " " + strconv.Itoa(p.PID)
 		}
-		if p.Cmd != "" {
+		switch {
+		case p.Cmd != "" && p.Stopped:
+			name += " (" + visible(p.Cmd) + ", stopped)"
+		case p.Cmd != "":
 			name += " (" + visible(p.Cmd) + ")"
+		case p.Stopped:
+			name += " (stopped)"
 		}
 		if !p.Since.IsZero() {
 			name += " for " + ago(time.Since(p.Since))
@@ -235,6 +240,8 @@ func advice(s lock.Status) []string {
 		return []string{"nothing needs to be done: whoever acquires the lock next takes it over, if the file can be removed"}
 	case s.Evidence == lock.EvidenceBeingReclaimed:
 		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
+	case s.State == lock.StateHeld && len(s.Processes) == 1 && s.Processes[0].Stopped:
+		return []string{fmt.Sprintf("have it go on (kill -CONT %d), or end it: the lock is free the moment it is gone", s.Processes[0].PID)}
 	case s.Gone != nil && len(s.Processes) > 1:
 		return []string{"wait for them, or end them: the lock is free the moment the last one has gone"}
 	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:

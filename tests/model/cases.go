@@ -56,38 +56,37 @@ func Cases() (all []Case) {
 	add("children", short, Machine{Budget: may(child, 1, rmS, 1)}, "ww", "wr", "rr", "www")
 	add("children", long, Machine{Budget: may(child, 2, rmS, 1)}, "www", "wwr", "wrr")
 
-	// Who is stopped is overtaken; and who is only slow.
-	add("stopped", short, Machine{Budget: may(stop, 1, rmS, 1), Queue: true}, "ww", "wr", "rr", "www")
-	add("stopped", long, Machine{Budget: may(stop, 1, crash, 1), Queue: true}, three...)
-	add("slow", short, Machine{Budget: may(crash, 1, rmS, 1), Slow: true}, "ww", "wr", "rr")
-	add("slow", long, Machine{Budget: may(crash, 1), Slow: true}, three...)
+	// A process is stopped. All others wait for it if it has the sibling's lock.
+	add("stopped", short, Machine{Budget: may(stop, 1, rmS, 1)}, "ww", "wr", "rr", "www")
+	add("stopped", long, Machine{Budget: may(stop, 1, crash, 1)}, three...)
 
 	// The turnstile. The cases above and below are without it, as that gives more orders.
 	inOrder := Machine{Budget: may(again, 1), Turnstile: true, Order: true}
 	add("turnstile, in order", short, inOrder, "ww", "wr", "rr", "www", "wwr", "wwt", "wwu")
 	add("turnstile, in order", long, inOrder, "wrr", "rrr", "wru", "wwww", "wwwr")
 	add("turnstile, come again", long, Machine{Budget: may(again, 3), Turnstile: true, Order: true}, three...)
-	add("turnstile, stopped", short, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "ww", "wr", "rr", "www", "wwr", "wwu")
-	add("turnstile, stopped", long, Machine{Budget: may(stop, 2, again, 1), Turnstile: true, Queue: true}, three...)
-	add("turnstile, stopped", long, Machine{Budget: may(stop, 1), Turnstile: true, Queue: true}, "wwww")
-	add("turnstile, stopped, crash", long, Machine{Budget: may(stop, 1, crash, 1), Turnstile: true, Queue: true}, three...)
+	add("turnstile, stopped", short, Machine{Budget: may(stop, 1), Turnstile: true}, "ww", "wr", "rr", "www", "wwr", "wwu")
+	add("turnstile, stopped", long, Machine{Budget: may(stop, 2, again, 1), Turnstile: true}, three...)
+	add("turnstile, stopped", long, Machine{Budget: may(stop, 1), Turnstile: true}, "wwww")
+	add("turnstile, stopped, crash", long, Machine{Budget: may(stop, 1, crash, 1), Turnstile: true}, three...)
 	add("turnstile, slow", short, Machine{Budget: may(crash, 1, again, 1), Turnstile: true, Slow: true}, "ww", "wr", "rr")
 	add("turnstile, slow", long, Machine{Budget: may(crash, 1), Turnstile: true, Slow: true}, three...)
+	add("turnstile, slow, lock file removed", short, Machine{Budget: may(rmP, 1), Turnstile: true, Slow: true}, "ww", "wr")
 	add("turnstile, crash", short, Machine{Budget: may(crash, 1), Turnstile: true}, "www", "wwr")
 	add("turnstile, sibling removed", short, Machine{Budget: may(rmS, 1), Turnstile: true}, "ww", "wr", "www")
 	add("turnstile, sibling removed", long, Machine{Budget: may(crash, 1, rmS, 1), Turnstile: true}, three...)
-	add("turnstile, sibling replaced", short, Machine{Budget: may(mvS, 1, stop, 1), Turnstile: true, Queue: true}, "ww", "wr")
+	add("turnstile, sibling replaced", short, Machine{Budget: may(mvS, 1, stop, 1), Turnstile: true}, "ww", "wr")
 	add("turnstile, cancelled", short, Machine{Budget: may(cancel, 2), Turnstile: true}, "ww", "wr", "www")
-	add("turnstile, cancelled, stopped", long, Machine{Budget: may(cancel, 1, stop, 1), Turnstile: true, Queue: true}, three...)
+	add("turnstile, cancelled, stopped", long, Machine{Budget: may(cancel, 1, stop, 1), Turnstile: true}, three...)
 	add("turnstile, tidy", short, Machine{Budget: may(again, 1), Turnstile: true, Tidy: true}, "ww", "wr", "www")
-	add("turnstile, tidy", long, Machine{Budget: may(stop, 1, again, 1), Turnstile: true, Queue: true, Tidy: true}, three...)
+	add("turnstile, tidy", long, Machine{Budget: may(stop, 1, again, 1), Turnstile: true, Tidy: true}, three...)
 
 	// The sibling is tidied up.
 	add("tidy", short, Machine{Budget: may(crash, 1, again, 1), Tidy: true}, "ww", "wr", "rr")
 	add("tidy, lock file removed", short, Machine{Budget: may(rmP, 1), Tidy: true}, "www", "wwr")
-	add("tidy, slow", short, Machine{Budget: may(crash, 1), Tidy: true, Slow: true}, "ww", "wr", "rr")
+	add("tidy, slow", short, Machine{Budget: may(crash, 1), Turnstile: true, Tidy: true, Slow: true}, "ww", "wr", "rr")
 	add("tidy", long, Machine{Budget: may(crash, 1, rmS, 1), Tidy: true}, three...)
-	add("tidy, stopped", long, Machine{Budget: may(stop, 1), Tidy: true, Queue: true}, "www", "wwr", "wrr")
+	add("tidy, stopped", long, Machine{Budget: may(stop, 1), Tidy: true}, "www", "wwr", "wrr")
 	add("tidy, debris", short, Machine{Budget: may(crash, 1), Tidy: true, DeadFile: true}, "ww", "wr", "rr", "www", "wwr")
 
 	// The fence.
@@ -99,6 +98,7 @@ func Cases() (all []Case) {
 	add("O_EXCL only", short, Machine{Budget: may(crash, 1), Beside: true}, "wF", "rF", "wwF", "wrF")
 	add("O_EXCL only, sibling removed", short, Machine{Budget: may(crash, 1, rmS, 1), Beside: true}, "wF", "rF", "wwF")
 	add("flock(1)", short, Machine{Budget: may(crash, 1), Beside: true, Tidy: true}, "wL", "rL", "wwL", "wrL")
+	add("flock(1), slow", short, Machine{Budget: may(stop, 1), Turnstile: true, Slow: true, Beside: true}, "wL", "rL", "wwL", "wrL")
 	add("thief by pid", short, Machine{Budget: may(crash, 1)}, "wK", "rK", "wwK", "wrK")
 	add("marker only", short, Machine{Budget: may(crash, 1)}, "wE", "rE", "wwE", "wrE")
 	add("marker only, debris", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true, Beside: true}, "wE", "rE", "wwE")

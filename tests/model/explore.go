@@ -180,12 +180,13 @@ func (m *Machine) stuck(g *graph, begin int) (k int, bad violation) {
 	return 0, none
 }
 
-// obstructed reports whether somebody who is stopped has the lock, or is about to. All others
-// wait for them, as they should.
+// obstructed reports whether a process that is stopped has the lock, or a lock on the way to it:
+// the sibling's counts as long as others look for the sibling there. All others wait for it, as
+// they should.
 func (m *Machine) obstructed(s *state) bool {
 	for i := range m.Roles {
 		p := &s.proc[i]
-		if p.flags&stopped != 0 && (s.has(p.own, i) || s.has(p.dead, i) || s.has(p.mark, i)) {
+		if p.flags&stopped != 0 && (s.has(s.S, i) || s.has(p.own, i) || s.has(p.dead, i) || s.has(p.mark, i)) {
 			return true
 		}
 	}

@@ -34,7 +34,6 @@ const (
 	takeTurnstile
 	keepTurnstile
 	overtakeTurnstile
-	overtakeSibling
 
 	// The rest.
 	leaveAlone
@@ -46,7 +45,6 @@ const (
 	clearMarkers
 	looksAgainForReaders
 	clearGivenBack
-	overtakeOnlyIdle
 	noLockFile
 	openElsewhere
 	keepDeath
@@ -125,7 +123,7 @@ var Guards = []Guard{
 	{"B-sibling", "who waited for the sibling looks whether it is still there", guardList{lookAfterWaiting},
 		Machine{Roles: []Role("ww"), Budget: may(again, 1, rmP, 1), Tidy: true}, twoHolders},
 	{"look-while-waiting", "... and while waiting", guardList{lookWhileWaiting},
-		Machine{Roles: []Role("ww"), Budget: may(stop, 1, rmS, 1), Queue: true}, stuck},
+		Machine{Roles: []Role("ww"), Budget: may(stop, 1, rmS, 1)}, stuck},
 	{"B-tidy", "who tidies up looks whether the sibling is still there", guardList{lookTidy},
 		Machine{Roles: []Role("ww"), Budget: may(rmS, 1), Tidy: true}, removesSibling},
 
@@ -138,9 +136,7 @@ var Guards = []Guard{
 	{"turnstile-readers", "a reader's try looks at the turnstile, too", guardList{triesLook},
 		Machine{Roles: []Role("wru"), Turnstile: true, Order: true}, passed},
 	{"overtake-turnstile", "who is stopped at the turnstile of a free lock is overtaken", guardList{overtakeTurnstile},
-		Machine{Roles: []Role("www"), Budget: may(stop, 1), Queue: true, Turnstile: true}, stuck},
-	{"overtake-sibling", "who is stopped with the sibling's lock, and no other, is overtaken", guardList{overtakeSibling},
-		Machine{Roles: []Role("ww"), Budget: may(stop, 1), Queue: true, Turnstile: true}, stuck},
+		Machine{Roles: []Role("www"), Budget: may(stop, 1), Turnstile: true}, stuck},
 
 	{"last-reader-removes", "the readers' file goes with the last of them", guardList{leaveAlone},
 		Machine{Roles: []Role("rr")}, removesLiving},
@@ -158,8 +154,6 @@ var Guards = []Guard{
 		Machine{Roles: []Role("w"), DeadMarker: true}, left},
 	{"looks-again", "a reader who left the file to others looks again", guardList{looksAgainForReaders},
 		Machine{Roles: []Role("rr")}, left},
-	{"overtake-idle", "nobody overtakes who has another lock than the sibling's", guardList{overtakeOnlyIdle},
-		Machine{Roles: []Role("ww"), Budget: may(stop, 1, rmP, 1), Queue: true}, twoHolders},
 	{"tidy-not-open", "a sibling that others have open stays", guardList{openElsewhere},
 		Machine{Roles: []Role("wwL"), Tidy: true, Beside: true}, twoHolders},
 	{"tidy-keeps-death", "a sibling that tells of a death stays", guardList{keepDeath},
@@ -192,8 +186,6 @@ var Spare = []Guard{
 var Open = []Guard{
 	{"open-both-removed", "a hand removes both files", nil,
 		Machine{Roles: []Role("ww"), Budget: may(rmS, 1, rmP, 1)}, twoHolders},
-	{"open-overtaken", "who has overtaken holds by the lock file alone, which a hand removes", nil,
-		Machine{Roles: []Role("ww"), Budget: may(rmP, 1), Slow: true}, twoHolders},
 	{"open-gap", "a program that steals makes its claim between the look at a dead one and its removal", nil,
 		Machine{Roles: []Role("wK"), DeadFile: true, Gaps: true}, removesLiving},
 	{"open-heirs", "a hand removes the lock file, which only children of a dead holder have", nil,

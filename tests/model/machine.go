@@ -43,13 +43,12 @@ type Machine struct {
 
 	// Turnstile has those who wait pass the turnstile. Without it the sibling can be had in any
 	// order, which is more than there can be with it: save that nobody waits for it, or overtakes
-	// whoever is at it.
+	// a process that is stopped there.
 	Turnstile bool
 	Order     bool // nobody may be passed by who comes later: see comes
 	Tidy      bool // the sibling goes, too, when nobody needs it; who gave up does not look whether it can
 	Fence     bool // each writer asks for the fence
-	Queue     bool // who is stopped with the sibling's lock is overtaken
-	Slow      bool // ... and so is who is only slow
+	Slow      bool // at the turnstile not only a process that is stopped is overtaken, but any
 	// DeadFile and DeadMarker are left by a holder, and a reclaimer, who died before.
 	DeadFile, DeadMarker bool
 	// Gaps lets others act between a look and the removal that follows it, two adjacent
@@ -392,7 +391,7 @@ func (m *Machine) String() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{m.Turnstile, "who waits passes the turnstile"}, {m.Order, "in order"}, {m.Tidy, "siblings are tidied up"}, {m.Fence, "writers ask for the fence"}, {m.Queue, "who is stopped is overtaken"}, {m.Slow, "who is slow is overtaken"},
+	}{{m.Turnstile, "who waits passes the turnstile"}, {m.Order, "in order"}, {m.Tidy, "siblings are tidied up"}, {m.Fence, "writers ask for the fence"}, {m.Slow, "who is slow at the turnstile is overtaken"},
 		{m.DeadFile, "a dead holder has left the lock file"}, {m.DeadMarker, "a dead reclaimer has left the marker"}, {m.Gaps, "others may act between a look and a removal"}} {
 		if f.on {
 			s += "; " + f.name

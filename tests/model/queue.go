@@ -51,10 +51,7 @@ func (t *turn) passSibling() {
 	case t.s.free(p.sib, t.i, t.exclusive()):
 		t.getsSibling("locks the sibling")
 	case t.role().tries():
-		if !t.recalls() {
-			t.giveUp("finds the sibling locked, and gives up")
-		}
-		t.waitsForSibling()
+		t.giveUp("finds the sibling locked, and gives up")
 	case p.at == turnstileLooked:
 		t.reach(turnstileBusy, "finds the sibling locked")
 	default:
@@ -68,22 +65,7 @@ func (t *turn) waitsForSibling() {
 	if t.s.S != p.sib && t.m.has(lookWhileWaiting) {
 		t.openAnew("sees that the sibling has moved")
 	}
-	t.passes()
 	t.cancels("is cancelled, and leaves its wait at the sibling behind")
-}
-
-// passes overtakes those who have the sibling's lock, and no other. The wait stays behind.
-func (t *turn) passes() {
-	p := t.me()
-	if t.m.Hooks && t.s.S != p.sib && t.m.has(lookWhileWaiting) {
-		return // that is looked at first, and nothing happens between hooks
-	}
-	if t.recalls() || !t.role().tries() && t.hasWaited() && t.nobodyHas() && t.haveOnlySibling() {
-		p.leaveBehind()
-		p.overtook = t.s.holders(t.s.S)
-		p.sib, p.turn = 0, 0
-		t.reach(anotherRound, "overtakes those who have the sibling's lock alone")
-	}
 }
 
 // hasWaited reports whether a process is past the hook at which it begins to wait for this
@@ -93,43 +75,11 @@ func (t *turn) hasWaited() bool {
 	return !t.m.Hooks || at.waits != "" && !at.hook && t.was.sib == t.me().sib
 }
 
-// recalls is areStillStopped: it has overtaken these before, and does not wait again for that.
-func (t *turn) recalls() bool {
-	p := t.me()
-	return p.overtook != 0 && p.overtook == t.s.holders(t.s.S) && t.haveOnlySibling()
-}
-
-// nobodyHas reports whether nobody has the lock file's own lock.
-func (t *turn) nobodyHas() bool { return t.s.P == 0 || t.s.free(t.s.P, t.i, true) }
-
-// haveOnlySibling reports whether those who have the sibling's lock go on no more, or slowly,
-// and have no other lock.
-func (t *turn) haveOnlySibling() bool {
-	s := &t.s
-	if !t.m.Queue && !t.m.Slow || s.S == 0 || s.holders(s.S) == 0 || !t.m.has(overtakeSibling) {
-		return false
-	}
-	for i := range t.m.Roles {
-		if !s.has(s.S, i) {
-			continue
-		}
-		if s.proc[i].flags&stopped == 0 && !t.m.Slow {
-			return false
-		}
-		for r := range s.file {
-			if ref(r+1) != s.S && s.has(ref(r+1), i) && t.m.has(overtakeOnlyIdle) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // overtakesTurnstile is siblingWatch.check, and impatient.lockSibling, for a lock that nobody
 // takes though somebody is at the turnstile.
 func (t *turn) overtakesTurnstile() bool {
 	at := t.s.atTurnstile(t.me().sib)
-	return t.m.has(overtakeTurnstile) && (t.m.Slow || t.m.Queue && at >= 0 && t.s.proc[at].flags&stopped != 0)
+	return t.m.has(overtakeTurnstile) && (t.m.Slow || at >= 0 && t.s.proc[at].flags&stopped != 0)
 }
 
 // ---- the turnstile
@@ -162,7 +112,6 @@ func (t *turn) standInLine() {
 		t.getsSibling("overtakes whoever is at the turnstile, and locks the sibling")
 		return
 	}
-	t.passes()
 	t.cancels("is cancelled, and leaves its wait at the turnstile behind")
 }
 
@@ -198,7 +147,6 @@ func (t *turn) getsSibling(does string) {
 		t.breaks(passed)
 	}
 	t.served()
-	t.me().overtook = 0
 	t.reach(siblingLocked, does)
 }
 
@@ -211,16 +159,6 @@ func (t *turn) leaveTurnstile(at place) bool {
 		t.reach(at, "leaves the turnstile")
 	}
 	return had
-}
-
-// holders are those who have the lock of a file.
-func (s *state) holders(r ref) (bits uint8) {
-	for i := range s.proc {
-		if s.has(r, i) {
-			bits |= 1 << i
-		}
-	}
-	return bits
 }
 
 // atTurnstile returns who has the turnstile of a sibling; -1: nobody.
@@ -365,10 +303,8 @@ func (t *turn) forgets(but flags) {
 	*p = now
 }
 
-// after is what is left of a process when it is out: a wait that goes on, and what it recalls.
-func (p proc) after() proc {
-	return proc{at: out, behind: p.behind, line: p.line, overtook: p.overtook}
-}
+// after is what is left of a process when it is out: a wait that goes on.
+func (p proc) after() proc { return proc{at: out, behind: p.behind, line: p.line} }
 
 // again is errMoved: another look at once. The queue may have moved as well.
 func (t *turn) again() { t.moved("begins again") }

@@ -36,9 +36,7 @@ type proc struct {
 	// line, and else for the lock.
 	behind ref
 	ahead  uint8 // of Order: those who are to be served before
-	// Those who had the sibling when it overtook them.
-	overtook uint8
-	flags    flags
+	flags  flags
 }
 
 type flags uint8
@@ -266,7 +264,6 @@ func (s *state) swap(i, k int) {
 	}
 	for p := range s.proc {
 		swapBits(&s.proc[p].ahead, i, k)
-		swapBits(&s.proc[p].overtook, i, k)
 	}
 	number(&s.unheard)
 }
