@@ -36,7 +36,6 @@ type part struct {
 	Acts            []string // which it plays; all that there are, if there are none
 	Kind            string   // a program that does not use the library
 	HandOn          hand
-	Others          bool
 	MayBeFull       bool
 	Fault, Oracle   string // one that is planted, and the only oracle then
 }
@@ -174,13 +173,8 @@ func (a *actor) dawdle() {
 }
 
 // inside is what is done under locks. Of those that are held alone, holds are as many as
-// things, or none. It is not done, and false, where another may get in by what the
-// documentation says.
-func (a *actor) inside(things []int, shared bool, holds []lock.Hold) bool {
-	if a.Kind == "" && slices.ContainsFunc(things, a.hasOvertaken) {
-		a.board.overtook.Add(1)
-		return false
-	}
+// things, or none.
+func (a *actor) inside(things []int, shared bool, holds []lock.Hold) {
 	for _, t := range things {
 		a.enter(t, shared)
 	}
@@ -197,14 +191,6 @@ func (a *actor) inside(things []int, shared bool, holds []lock.Hold) bool {
 	for _, t := range slices.Backward(things) {
 		a.leave(t)
 	}
-	return true
-}
-
-// hasOvertaken reports whether this process, which holds a thing, holds it by the lock file
-// alone, as somebody stopped, or slow, has the sibling. Then flock(1) on the sibling gets in
-// beside it, and so does another when a hand removes the lock file: see GUARANTEES.md.
-func (a *actor) hasOvertaken(thing int) bool {
-	return (a.HandOn == handOnAll || a.Others && thing == 0) && thing < thingClaimed && a.Fault == "" && !haveBoth(lockFileOf(a.Address, thing))
 }
 
 func (a *actor) takeFence(thing int, h lock.Hold) {
@@ -401,14 +387,11 @@ var fileActs = map[string]func(a *actor, ctx limits) error{
 	},
 	"update": func(a *actor, ctx limits) error {
 		id := a.id()
-		path, done := updatedAt(a.Address), false
-		err := lock.Update(ctx, path, func(old []byte) ([]byte, error) {
-			if done = a.inside([]int{thingUpdated}, false, nil); !done {
-				return nil, lock.ErrUnchanged
-			}
+		err := lock.Update(ctx, updatedAt(a.Address), func(old []byte) ([]byte, error) {
+			a.inside([]int{thingUpdated}, false, nil)
 			return strconv.AppendUint(append(old, '\n'), id, 10), nil
 		})
-		if err == nil && done {
+		if err == nil {
 			a.board.report(reportUpdate, id, 0)
 		}
 		return err

@@ -40,7 +40,6 @@ type board struct {
 	things   [chaosThings]thing
 	broken   atomic.Uint64 // how often something was seen that must not be
 	seen     [8]sighting
-	overtook atomic.Uint64 // how often a lock was had that another may get, too
 	reported atomic.Uint64
 	reports  [1 << 16]report
 }

@@ -1,13 +1,10 @@
 package tests
 
 import (
-	"bytes"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -34,9 +31,7 @@ func (s *storm) prepare() {
 // victims are the lock files that a hand knows of.
 func (s *storm) victims() (paths []string) {
 	for thing := range thingClaimed {
-		if thing != thingLedger || s.hand != handOnAll { // where nobody could look for themselves: hasOvertaken
-			paths = append(paths, lockFileOf(s.address, thing))
-		}
+		paths = append(paths, lockFileOf(s.address, thing))
 	}
 	return paths
 }
@@ -87,26 +82,6 @@ func (s *storm) remove(r *rand.Rand, victim string) bool {
 
 // gone is a pid that no process ever has.
 const gone = 1<<22 + 1
-
-// haveBoth reports whether this process has the locks of the lock file and of the sibling that
-// are at their paths now. (The list of all locks may leave one out while others come and go.)
-func haveBoth(path string) bool { return hasLocked(path) && hasLocked(path+".flock") }
-
-func hasLocked(path string) bool {
-	at, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	open, err := os.ReadDir("/proc/self/fd")
-	return err == nil && slices.ContainsFunc(open, func(fd fs.DirEntry) bool {
-		is, err := os.Stat("/proc/self/fd/" + fd.Name())
-		if err != nil || !os.SameFile(at, is) {
-			return false
-		}
-		info, err := os.ReadFile("/proc/self/fdinfo/" + fd.Name())
-		return err == nil && bytes.Contains(info, []byte("FLOCK"))
-	})
-}
 
 // fill fills the disk, and makes room again, until it is calm: with bytes, and with files.
 func (s *storm) fill(r *rand.Rand, calm <-chan struct{}) {

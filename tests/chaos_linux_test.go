@@ -58,7 +58,6 @@ type chaos struct {
 type figures struct {
 	acquired, kills, stops int
 	taken, lost, broken    int
-	overtook               int // see hasOvertaken
 	took                   time.Duration
 }
 
@@ -69,7 +68,6 @@ func (f *figures) add(g figures) {
 	f.taken += g.taken
 	f.lost += g.lost
 	f.broken += g.broken
-	f.overtook += g.overtook
 	f.took += g.took
 }
 
@@ -135,7 +133,7 @@ func (c chaos) raise(t *testing.T, e, address string, seed uint64, kills int) (f
 		b.breaks("a process said: %s", bytes.TrimSpace(said))
 	}
 	s.sum.took = time.Since(began)
-	s.sum.broken, s.sum.overtook = int(b.broken.Load()), int(b.overtook.Load())
+	s.sum.broken = int(b.broken.Load())
 	for i := range b.slots {
 		s.sum.lost += int(b.slots[i].lost.Load())
 	}
@@ -170,7 +168,7 @@ func (s *storm) start(i int) {
 	p.starts++
 	r := part{
 		Engine: s.engine, Address: s.ways[i%len(s.ways)], Board: s.path("board"), Bytes: s.path("bytes"), Slot: i,
-		Seed: s.seed<<20 + uint64(p.starts)<<4 + uint64(i), Acts: s.acts, Kind: p.kind, HandOn: s.hand, Others: s.others, MayBeFull: s.fills, Oracle: s.oracle,
+		Seed: s.seed<<20 + uint64(p.starts)<<4 + uint64(i), Acts: s.acts, Kind: p.kind, HandOn: s.hand, MayBeFull: s.fills, Oracle: s.oracle,
 	}
 	if i == 0 {
 		r.Fault = s.fault
@@ -454,10 +452,10 @@ func (r *chaosReport) tell(t *testing.T) {
 	t.Helper()
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "where\twhat\tacquisitions\tkills\tstops\ttaken away\ttold of a loss\tovertook\tviolations\tseconds")
+	fmt.Fprintln(w, "where\twhat\tacquisitions\tkills\tstops\ttaken away\ttold of a loss\tviolations\tseconds")
 	var sum figures
 	row := func(name string, f figures) {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", name, f.acquired, f.kills, f.stops, f.taken, f.lost, f.overtook, f.broken, f.took.Seconds())
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\n", name, f.acquired, f.kills, f.stops, f.taken, f.lost, f.broken, f.took.Seconds())
 	}
 	slices.Sort(r.rows)
 	for _, name := range r.rows {
