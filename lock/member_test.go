@@ -20,7 +20,7 @@ import (
 // member is a process that waits, holds and lets go as it is told:
 //
 //	acquire, shared, try, try-shared   "held", or "locked: EVIDENCE"; before it "waiting", if it waits
-//	give up shared                     the same, after a little
+//	give up shared                     the same, and it waits no more once it has begun to
 //	release                            "released", or "lost"
 //	note TEXT                          "noted"
 //	park STEP                          no answer; "parked" when that step is reached, and then nothing more before "go"
@@ -104,8 +104,10 @@ func member(path string, orders *bufio.Scanner) {
 			}
 			continue
 		case "give":
-			limited, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			held, err = f.AcquireShared(limited)
+			waiting, cancel := context.WithCancel(ctx)
+			g := f
+			g.Observer = sayWaiting{cancel}
+			held, err = g.AcquireShared(waiting)
 			cancel()
 		case "acquire":
 			held, err = f.Acquire(ctx)
@@ -134,11 +136,15 @@ var become = func(uid string) {}
 // closeAll closes this process's open files of a lock.
 var closeAll = func(path string) {}
 
-type sayWaiting struct{}
+// sayWaiting says that a wait has begun, and calls then, if that is not nil.
+type sayWaiting struct{ then func() }
 
-func (sayWaiting) Observe(e lock.Event) {
+func (s sayWaiting) Observe(e lock.Event) {
 	if e.Kind == lock.EventWaiting {
 		fmt.Println("waiting")
+		if s.then != nil {
+			s.then()
+		}
 	}
 }
 

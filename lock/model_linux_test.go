@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -77,9 +76,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// errWaits is of a walk in which somebody waits who need not. That may be so once: no hook is
-// where a wait that was left behind is granted, in whose process that is stopped just then has
-// another lock; and the kernel's list, by which others judge that, may miss one.
+// errWaits is of a walk in which a process waits that need not. That may be so once: no hook is
+// where a wait that was left behind is granted, and it has the lock for an instant.
 var errWaits = errors.New("it waits")
 
 // crew is processes that have ended a walk, and can begin another.
@@ -167,7 +165,8 @@ func (r *replayed) move(move string) error {
 	case role == "L":
 		return r.flock1(at)
 	case at == "stopped":
-		return p.Cmd.Process.Signal(syscall.SIGSTOP)
+		p.Stop()
+		return nil
 	case at == "killed":
 		if p.child != nil {
 			p.Kill()

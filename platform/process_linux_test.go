@@ -109,10 +109,16 @@ func TestProbe_Life(t *testing.T) {
 		wantLiveness(t, "running, "+how, id, alive(how))
 	}
 
+	if platform.Stopped(p.PID) {
+		t.Error("running, and stopped")
+	}
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "the child stops", func() bool { return testkit.State(p.PID) == 'T' })
+	if !platform.Stopped(p.PID) {
+		t.Error("the child has stopped, and does not seem so")
+	}
 	for how, id := range all {
 		wantLiveness(t, "stopped, "+how, id, alive(how))
 	}
@@ -122,6 +128,9 @@ func TestProbe_Life(t *testing.T) {
 	}
 	if l := platform.AwaitExit(context.Background(), p, testkit.Patience); l != platform.Gone {
 		t.Errorf("killed: %d, want Gone", l)
+	}
+	if platform.Stopped(p.PID) {
+		t.Error("a zombie is stopped")
 	}
 	// It has been told that no thread works any more, and may take a while to end.
 	testkit.Eventually(t, "the child is a zombie", func() bool { return testkit.State(p.PID) == 'Z' && platform.Probe(p) == platform.Gone })

@@ -225,10 +225,11 @@ changed by looking, and nobody who waits for the lock is disturbed.
            the holder has gone. "gone" is the claim of a holder who has gone, and whose
            processes still have the lock. "shared" says that readers have it;
            "processes" are the holders, where the kernel's list tells more than the
-           claim; "note" is what the holder last said of its work, at "noted_at"; "last"
-           is who had a free lock last, as in HOLDFAST_PREDECESSOR (see holdfast help
-           run); "waiters" are in the order of the queue, with the time since when they
-           wait (both Linux). "not_permitted" says that this user may not read the claim.
+           claim, and "stopped" says that one is stopped by a signal; "note" is what the
+           holder last said of its work, at "noted_at"; "last" is who had a free lock
+           last, as in HOLDFAST_PREDECESSOR (see holdfast help run); "waiters" are in the
+           order of the queue, with the time since when they wait (all three Linux).
+           "not_permitted" says that this user may not read the claim.
            "permits" are those that somebody has: each with its "number" and what is here
 
 exit codes:

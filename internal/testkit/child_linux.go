@@ -3,15 +3,22 @@ package testkit
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 )
 
-// Stop stops the child with SIGSTOP, and waits until it has stopped.
+// Stop stops the child with SIGSTOP, and waits until it has stopped, with all its threads: one
+// that waits for a lock in the kernel may still be granted that before it looks at the signal.
 func (c *Child) Stop() {
 	c.t.Helper()
 	c.signal(syscall.SIGSTOP)
-	Eventually(c.t, "the child stops", func() bool { return State(c.Cmd.Process.Pid) == 'T' })
+	threads := "/proc/" + strconv.Itoa(c.Cmd.Process.Pid) + "/task/*/stat"
+	Eventually(c.t, "the child stops", func() bool {
+		all, err := filepath.Glob(threads)
+		return err == nil && len(all) > 0 && !slices.ContainsFunc(all, func(stat string) bool { return stateIn(stat) != 'T' })
+	})
 }
 
 // Continue has a child that was stopped go on.
@@ -28,8 +35,10 @@ func (c *Child) signal(s syscall.Signal) {
 }
 
 // State is that of a process, as proc(5) names it; 0 if there is none.
-func State(pid int) byte {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+func State(pid int) byte { return stateIn("/proc/" + strconv.Itoa(pid) + "/stat") }
+
+func stateIn(file string) byte {
+	stat, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
