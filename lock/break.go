@@ -20,7 +20,7 @@ func (f File) Break(ctx context.Context) (Status, error) {
 		return before, err
 	}
 	// What we took over counts, not what was there a moment ago.
-	found := Status{Path: held.Path(), State: StateFree, Evidence: EvidenceNoLockFile}
+	found := Status{Path: held.Path(), State: StateFree, Evidence: EvidenceNoLockFile, Fence: before.Fence}
 	if dead := held.attempt.reclaimed; dead != nil {
 		found.State, found.Evidence, found.Info = StateDead, dead.Evidence, dead.Info
 	}

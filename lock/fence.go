@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -21,11 +21,12 @@ const (
 // for one. A resource that remembers the greatest number it has seen can refuse a writer
 // who no longer holds the lock.
 //
-// The number is max(previous + 1, Unix nanoseconds), kept in the sibling. A lost sibling,
-// or a clock set back, does not rewind it; both together may. One FileHold always gives the
-// same number. On error no number was given, and the caller may ask again. After Release,
-// or a loss (ErrLost), only a number that was asked for before is given. A shared lock has
-// no fence (errors.ErrUnsupported).
+// The number is engine.NextFence of the one that the sibling has. So a lost sibling, or a clock
+// set back, does not rewind it; both together may. One FileHold always gives the same number.
+// On error no number was given, and the caller may ask again. A sibling that holds something
+// else, or a number out of all reason, is an error that names the file, and how to begin anew.
+// After Release, or a loss (ErrLost), only a number that was asked for before is given. A
+// shared lock has no fence (errors.ErrUnsupported).
 func (h *FileHold) Fence() (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,11 +51,10 @@ func (h *FileHold) Fence() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("lock: fence: %w", err)
 	}
-	last, err := readFence(f)
+	fence, err := a.nextFence(f)
 	if err != nil {
 		return 0, errors.Join(pathError("fence", a.sibling, err), f.Close())
 	}
-	fence := max(last+1, a.now().UnixNano())
 	err = f.WriteAt(fmt.Appendf(nil, "%0*d\n", fenceDigits, fence), fenceOffset)
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -83,17 +83,34 @@ func (h *FileHold) stillHolds(op string) error {
 	return err
 }
 
-func readFence(f *platform.File) (int64, error) {
-	m, err := readMemory(f)
+// nextFence is the one that follows what the sibling has.
+func (a *attempt) nextFence(sibling *platform.File) (int64, error) {
+	m, err := readMemory(sibling)
 	switch {
 	case err != nil:
 		return 0, err
 	case m.alien:
 		return 0, errAlien
-	case m.fence == math.MaxInt64:
-		return 0, errors.New("no greater number is left")
 	}
-	return m.fence, nil
+	fence, err := engine.NextFence(m.fence, a.now())
+	if err != nil {
+		return 0, fmt.Errorf("%w; %s", err, beginAnew)
+	}
+	return fence, nil
+}
+
+// beginAnew is the cure for a sibling with a fence that no holder can follow.
+const beginAnew = "to begin anew, with the time of day, remove this file while nobody has the lock"
+
+// readFence reads the fence alone. It is not ok in a file that is somebody's.
+func readFence(sibling *platform.File) (fence int64, ok bool, err error) {
+	var line [fenceDigits + 1]byte
+	n, err := sibling.ReadAt(line[:], fenceOffset)
+	if err != nil {
+		return 0, false, err
+	}
+	fence, ok = parseFence(line[:n])
+	return fence, ok, nil
 }
 
 // parseFence returns 0 where there is no fence yet, or only the NULs that a loss of power
@@ -104,5 +121,8 @@ func parseFence(line []byte) (fence int64, ok bool) {
 	}
 	digits, ended := bytes.CutSuffix(line, []byte{'\n'})
 	fence, err := strconv.ParseInt(string(digits), 10, 64)
-	return fence, ended && len(digits) == fenceDigits && err == nil && fence >= 0
+	if !ended || len(digits) != fenceDigits || err != nil || fence < 0 {
+		return 0, false
+	}
+	return fence, true
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
 // second is the second of two results.
@@ -47,8 +48,8 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 		if fence <= last {
 			t.Errorf("holder %d got %d after %d", i, fence, last)
 		}
-		if i == 0 && fence < clock.UnixNano() {
-			t.Errorf("first fence %d is below the clock, %d", fence, clock.UnixNano())
+		if i == 0 && (fence < clock.UnixMicro() || fence > engine.MaxFence) {
+			t.Errorf("first fence %d, by the clock at %d; want at least that, and less than 2^53", fence, clock.UnixMicro())
 		}
 		if i == 3 && fence != last+1 {
 			t.Errorf("clock set back: %d after %d, want the next number", fence, last)
@@ -72,7 +73,7 @@ func TestFence_LayoutInSibling(t *testing.T) {
 	}
 
 	// A known number is read, and raised.
-	const known = int64(4e18)
+	const known = int64(4e15)
 	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", known), time.Time{})
 	if got := fenceOf(t, lock.File{Path: path}); got != known+1 {
 		t.Errorf("after %d came %d", known, got)
@@ -95,7 +96,7 @@ func TestFence_SurvivesNULs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	content := strings.Repeat("\x00", 100)
 	putFile(t, path+".flock", []byte(content), time.Time{})
-	before := time.Now().UnixNano()
+	before := time.Now().UnixMicro()
 	fence := fenceOf(t, lock.File{Path: path})
 	if fence < before {
 		t.Errorf("fence is %d, below the clock, %d", fence, before)
@@ -123,8 +124,8 @@ func TestFence_SparesData(t *testing.T) {
 			putFile(t, path+".flock", []byte(content), time.Time{})
 			held := tryHold(t, lock.File{Path: path})
 			defer letGo(t, held)
-			if fence, err := held.Fence(); err == nil {
-				t.Errorf("fence is %d, want an error", fence)
+			if fence, err := held.Fence(); err == nil || !strings.Contains(err.Error(), path+".flock: ") || !strings.Contains(err.Error(), "remove this file") {
+				t.Errorf("fence is %d, %v; want an error with the file and the cure", fence, err)
 			}
 			if got := string(getFile(t, path+".flock")); got != content {
 				t.Errorf("the file has now %q", got)
@@ -133,15 +134,58 @@ func TestFence_SparesData(t *testing.T) {
 	}
 }
 
-// TestFence_NeverRewinds: there is no number after the greatest one.
-func TestFence_NeverRewinds(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", int64(math.MaxInt64)), time.Time{})
-	held := tryHold(t, lock.File{Path: path})
-	defer letGo(t, held)
-	if fence, err := held.Fence(); err == nil {
-		t.Errorf("after %d came %d, want an error", int64(math.MaxInt64), fence)
+// TestFence_OutOfReason: a number that no holder was given, such as one of nanoseconds, ends
+// the use of fences, and of nothing else: the error names the file, and removing it, as the
+// error says, is the cure. Until then the file stays as it is, beside what tidies up as well.
+func TestFence_OutOfReason(t *testing.T) {
+	for _, number := range []int64{math.MaxInt64, engine.MaxFence, time.Now().UnixNano()} {
+		path := filepath.Join(t.TempDir(), "a.lock")
+		content := fmt.Sprintf("\x00\x00%020d\n", number)
+		putFile(t, path+".flock", []byte(content), time.Time{})
+		file := lock.File{Path: path}
+		held := tryHold(t, file)
+		fence, err := held.Fence()
+		if err == nil || !strings.Contains(err.Error(), path+".flock: ") || !strings.Contains(err.Error(), "century") ||
+			!strings.Contains(err.Error(), "remove this file while nobody has the lock") {
+			t.Errorf("after %d came %d, %v; want an error with the file and the cure", number, fence, err)
+		}
+		if data := getFile(t, path+".flock"); string(data) != content {
+			t.Errorf("the file has now %q", data)
+		}
+		letGo(t, held)
+		for _, how := range []lock.Tidying{{}, {OlderThan: time.Nanosecond}} {
+			for tidied, err := range lock.Tidy(t.Context(), filepath.Dir(path), how) {
+				if err != nil || tidied.Needless || !strings.Contains(tidied.Why, "out of all reason") {
+					t.Errorf("Tidy: %+v, %v", tidied, err)
+				}
+			}
+		}
+		check(t, os.Remove(path+".flock"))
+		before := time.Now().UnixMicro()
+		if fence := fenceOf(t, file); fence < before || fence > engine.MaxFence {
+			t.Errorf("mended, it is %d", fence)
+		}
 	}
+}
+
+// TestFence_Shown: whoever looks sees the last fence, whether the lock is held or free.
+func TestFence_Shown(t *testing.T) {
+	file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
+	shows := func(when string, want int64) {
+		t.Helper()
+		if s, err := file.Inspect(t.Context()); err != nil || s.Fence != want {
+			t.Errorf("%s: %d, %v; want %d", when, s.Fence, err, want)
+		}
+	}
+	held := tryHold(t, file)
+	shows("held, not asked for", 0)
+	fence, err := held.Fence()
+	check(t, err)
+	shows("held", fence)
+	letGo(t, held)
+	shows("free", fence)
+	putFile(t, file.Path+".flock", []byte("XY00000000000000000123xxx"), time.Time{})
+	shows("in somebody's data", 0)
 }
 
 func TestFence_SurvivesDeletionOfSibling(t *testing.T) {

@@ -34,6 +34,10 @@ type Status struct {
 	// Last is who had a free lock before: see FileHold.Predecessor.
 	Last *Predecessor `json:"last,omitempty"`
 
+	// Fence is the last that was given to a holder: see FileHold.Fence. 0: none is known of.
+	// One after which engine.NextFence has none was written by somebody else.
+	Fence int64 `json:"fence,omitempty"`
+
 	// Shared says that readers have the lock. Processes are the holders, each reader one,
 	// as far as the kernel's list (Linux) tells. For an exclusive holder it is set only if
 	// Info is nil.
@@ -84,6 +88,7 @@ func (p *place) lookBeside(s *Status, by *claim, list *kernelList) {
 		return
 	}
 	defer sibling.Close()
+	s.Fence, _, _ = readFence(sibling)
 	if list.read || !p.nobodyWaits(by, sibling) {
 		s.Waiters = p.waiters(list)
 	}

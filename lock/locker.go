@@ -47,7 +47,8 @@ type SharedLocker interface {
 type Hold interface {
 	// Info returns the claim of the holder, which is this process.
 	Info() LockInfo
-	// Fence returns a number greater than that of every earlier holder who asked.
+	// Fence returns a number greater than that of every earlier holder who asked, by the rule
+	// of engine.NextFence. It goes on upwards if locks move to another engine.
 	Fence() (int64, error)
 	// Lost is closed when the lock is found to be no longer ours.
 	Lost() <-chan struct{}

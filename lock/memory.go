@@ -48,7 +48,7 @@ const (
 	siblingSize = 4096
 )
 
-var errAlien = errors.New("the file holds something else than a fence")
+var errAlien = errors.New("the file holds something else than a fence; if nobody needs that: " + beginAnew)
 
 type noteRecord struct {
 	Nonce string    `json:"nonce"` // of the claim under which it was written
@@ -216,12 +216,11 @@ func notAlien(f *platform.File, info platform.Info) error {
 	if info.Size <= fenceOffset {
 		return nil
 	}
-	var line [fenceDigits + 1]byte
-	n, err := f.ReadAt(line[:], fenceOffset)
+	_, ok, err := readFence(f)
 	if err != nil {
 		return err
 	}
-	if _, ok := parseFence(line[:n]); !ok || info.Size > siblingSize {
+	if !ok || info.Size > siblingSize {
 		return pathError("use", f.Path(), errAlien)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -54,6 +55,7 @@ const (
 	keptLocked    kept = "somebody has its kernel lock"
 	keptYoung     kept = "it was written not long ago"
 	keptFence     kept = "it has a fence, which was given not long ago"
+	keptBadFence  kept = "its fence is out of all reason: " + beginAnew
 	keptDeath     kept = "it tells of a holder's death, which nobody has heard of"
 	keptAlien     kept = "nothing shows that it is holdfast's"
 	keptLockFile  kept = "the lock file is there"
@@ -90,7 +92,10 @@ func (p *place) tidy(f *platform.File, which tidying) (kept, error) {
 		return keptAlien, nil
 	// One that was given long ago is less than the time of day, from which it goes on:
 	// only a clock that is set back by more could rewind it.
-	case fence > 0 && (which.fenceBefore.IsZero() || fence >= which.fenceBefore.UnixNano()):
+	case fence > 0 && (which.fenceBefore.IsZero() || fence >= which.fenceBefore.UnixMicro()):
+		if _, err := engine.NextFence(fence, p.now()); err != nil {
+			return keptBadFence, nil
+		}
 		return keptFence, nil
 	// Whoever cleared it away was no holder who could tell of itself: a reader, a Break, a
 	// cancelled Acquire. The next one has not learned of it.

@@ -160,7 +160,7 @@ func TestTidy(t *testing.T) {
 	_, err := fenced.Fence()
 	check(t, err)
 	letGo(t, fenced)
-	check(t, os.WriteFile(at("oldfence.lock").Path+".flock", []byte("\x00\x0001767323045678901234\n and more"), 0o600))
+	check(t, os.WriteFile(at("oldfence.lock").Path+".flock", []byte("\x00\x0000001767323045678901\n and more"), 0o600))
 	check(t, os.Chtimes(at("oldfence.lock").Path+".flock", longAgo, longAgo))
 	check(t, os.WriteFile(at("data.lock").Path+".flock", []byte("somebody's data"), 0o600))
 	check(t, os.WriteFile(at("disk").Path, make([]byte, 4096), 0o600)) // locked with "flock disk.flock"

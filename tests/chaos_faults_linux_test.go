@@ -51,7 +51,7 @@ var faults = map[string]fault{
 			_ = held.Release()
 		}
 	}},
-	"comes late": {fence: func(fence int64) int64 { return fence - int64(time.Hour) }},
+	"comes late": {fence: func(fence int64) int64 { return fence - time.Hour.Microseconds() }},
 	"overwrites": {act: func(a *actor) { // without the lock
 		text, err := os.ReadFile(updatedAt(a.Address))
 		if lines := bytes.Fields(text); err == nil && len(lines) > 1 {

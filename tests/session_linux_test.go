@@ -74,6 +74,7 @@ func likeAlways(dir, said string) string {
 	for pattern, always := range map[string]string{
 		`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \(\d+s\)`: "2026-11-22 09:00:00 +0000 (1s)",
 		`(: load) \(\d+s\)`:        "$1 (1s)",
+		`(fence +)\d{16}`:          "${1}1795338000000000",
 		`\d{4}-\d\d-\d\dT[\d:.]+Z`: "2026-11-22T09:00:00Z",
 		` on \S+, user \S+:`:       " on vm, user ana:",
 	} {

@@ -46,6 +46,7 @@ func (a *app) breakLock(args []string) int {
 	case errors.As(err, &locked):
 		now := a.refused(file, locked, force)
 		if *asJSON {
+			now.Fence = before.Fence
 			return max(exitNotHad, a.print(breakage{Status: now}))
 		}
 		return exitNotHad

@@ -21,6 +21,8 @@ type Database interface {
 	// EndSession ends a session that Holders has returned, and no other that has its pid
 	// by now. It reports whether it was still there.
 	EndSession(ctx context.Context, s Session) (there bool, err error)
+	// LastFence returns the fence that was last given to a holder of a lock; 0 if none is known.
+	LastFence(ctx context.Context, key lock.Key) (int64, error)
 	// Close is for who has released all locks.
 	Close()
 }

@@ -109,6 +109,11 @@ const answerPatience = 10 * time.Second
 
 func (d *database) inspect(ctx context.Context, name string) (lock.Status, error) {
 	status, _, err := d.look(ctx, name)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, answerPatience)
+		defer cancel()
+		status.Fence, err = d.LastFence(ctx, keyOf(name))
+	}
 	return status, err
 }
 

@@ -230,6 +230,7 @@ changed by looking, and nobody who waits for the lock is disturbed.
            last, as in HOLDFAST_PREDECESSOR (see holdfast help run); "waiters" are in the
            order of the queue, with the time since when they wait (all three Linux).
            "not_permitted" says that this user may not read the claim.
+           "fence" is the last number that a holder was given (see holdfast help run).
            "permits" are those that somebody has: each with its "number" and what is here
 
 exit codes:

@@ -41,6 +41,39 @@ func TestRunWaits(t *testing.T) {
 	}
 }
 
+// TestFenceOutOfReason: a fence that nobody can follow is shown, and keeps run and hold from
+// beginning: with the file and the cure, and without a lock that stays. The cure helps.
+func TestFenceOutOfReason(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	sibling := path + ".flock"
+	for _, content := range []string{"\x00\x0009223372036854775807\n", "no fence, and of some length\n"} {
+		write(t, sibling, content)
+		stdout, _ := wantCode(t, exitOK, "status", path)
+		shown := strings.Contains(stdout, "  fence     9223372036854775807, which is out of all reason")
+		if _, stderr := wantCode(t, exitOK, "status", "-json", path); shown != (content[0] == 0) || stderr != "" {
+			t.Errorf("of %q status says %q", content, stdout)
+		}
+		for _, args := range [][]string{runArgs(t, path, "exit", "0"), {"hold", path}} {
+			stdout, stderr := wantCode(t, exitError, args...)
+			wantText(t, stderr, sibling+": ", "remove this file while nobody has the lock")
+			if stdout != "" {
+				t.Errorf("%s prints %q", args[0], stdout)
+			}
+			if got := testkit.Names(t, filepath.Dir(path)); got != ".lock.flock" {
+				t.Errorf("%s leaves %s", args[0], got)
+			}
+		}
+		testkit.Check(t, os.Remove(sibling))
+		stdout, _ = wantCode(t, exitOK, runArgs(t, path, "env")...)
+		fence := strings.Fields(stdout)[1]
+		stdout, _ = wantCode(t, exitOK, "status", path)
+		wantText(t, stdout, "  fence     "+fence+"\n")
+		stdout, _ = wantCode(t, exitOK, "status", "-json", path)
+		wantText(t, stdout, `"fence":`+fence+"}")
+		testkit.Check(t, os.Remove(sibling))
+	}
+}
+
 func TestWaitIsToldAgainOnlyOfAnotherHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	var stderr bytes.Buffer

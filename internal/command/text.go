@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
 // visible makes a text from outside (a lock file, a path) fit for a terminal:
@@ -133,6 +134,9 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 			line("note", noted(p.Note, p.NotedAt))
 		}
 	}
+	if s.Fence != 0 {
+		line("fence", fenced(s.Fence))
+	}
 	why := map[lock.State]string{
 		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
 	}
@@ -169,6 +173,15 @@ func moment(t time.Time) string {
 // noted shows a note, and how old it is.
 func noted(text string, at time.Time) string {
 	return fmt.Sprintf("%s (%s)", visible(shorten(text, 300)), ago(time.Since(at)))
+}
+
+// fenced shows the last fence.
+func fenced(last int64) string {
+	text := strconv.FormatInt(last, 10)
+	if _, err := engine.NextFence(last, time.Now()); err != nil {
+		text += ", which is out of all reason; whoever asks for the next one is told how to begin anew"
+	}
+	return text
 }
 
 // ended says how the last holder of a free lock ended.

@@ -12,7 +12,8 @@
 //   - the hold's Context and Lost are those of its Contexts;
 //   - whoever finds out that the lock is lost calls Lose, with a cause that matches
 //     lock.ErrLost;
-//   - Release calls End.
+//   - Release calls End;
+//   - its Fence is NextFence of the lock's last one, and is kept before it is returned.
 //
 // Package locktest checks all of that.
 package engine

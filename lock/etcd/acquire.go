@@ -50,7 +50,7 @@ import (
 //
 // Creation revisions order the keys, and no key ever comes before one that is there. So who
 // finds nobody before them, once, has the lock until their own key goes: a writer after all
-// others, a reader after all writers. The create revision is the fence.
+// others, a reader after all writers.
 //
 //	Q5  A wait for a key to go is a watch from the revision after that at which the key was
 //	    seen. When the watch ends for whatever reason (the leader is gone, the connection,

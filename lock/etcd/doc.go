@@ -2,6 +2,9 @@
 // have outgrown one machine and run a cluster anyway.
 //
 //	locks, err := etcd.Open(ctx, etcd.Options{Client: client})
+//	if err != nil {
+//		return err
+//	}
 //	defer locks.Close()
 //	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context) error { ... })
 //
@@ -37,13 +40,14 @@
 //
 // # Fence
 //
-// Hold.Fence is the revision at which the lock's key was created, which only grows, for all
-// locks of a cluster. To refuse a writer who comes too late, keep it where you write, and
-// refuse smaller ones. What you write to the same cluster needs no number: the transaction
-// itself can ask whether the lock is ours.
+// Hold.Fence is raised in a key of the lock's own, below fences/, by the rule that all engines
+// have (engine.NextFence). To refuse a writer who comes too late, keep it where you write, and
+// refuse smaller ones. The keys stay, one for each lock whose holder has asked; PurgeFences
+// removes those that are old. What you write to the same cluster needs no number: the
+// transaction itself can ask whether the lock is ours.
 //
 //	client.Txn(ctx).If(held.IsOwner()).Then(...)
 //
-// A cluster that is restored from a snapshot knows none of the locks since, and goes back in
-// its revisions, unless it is restored with --bump-revision and --mark-compacted.
+// A cluster that is restored from a snapshot knows none of the locks since, nor of the fences:
+// these go on from the time of day.
 package etcd

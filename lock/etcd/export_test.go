@@ -32,8 +32,8 @@ func (l *Locker) LeaseID() int64 {
 // Own is the key of a hold.
 func (h *Hold) Own() string { return h.own }
 
-// Fence1 is the fence of who is no reader.
-func (h *Hold) Fence1() int64 { return h.created }
+// Created is the revision at which a hold's key was created: later holders have a greater one.
+func (h *Hold) Created() int64 { return h.created }
 
 // Client is the Locker's.
 func (l *Locker) Client() *clientv3.Client { return l.client }

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,11 +19,11 @@ type lockID struct {
 
 // Hold is a lock that is held. Its methods may be called by several goroutines at once.
 type Hold struct {
-	locker   *Locker
-	lease    *lease
-	key      lock.Key
-	folder   string
-	place    // of which created is the fence
+	locker *Locker
+	lease  *lease
+	key    lock.Key
+	folder string
+	place
 	info     lock.LockInfo
 	since    time.Time
 	contexts *engine.Contexts
@@ -32,8 +31,9 @@ type Hold struct {
 	unwatch  context.CancelFunc
 	later    *time.Timer // begins the watch
 
-	mu   sync.Mutex // guards over, and is had for as long as a release takes
-	over bool
+	mu    sync.Mutex // guards what follows, and is had for as long as a release takes
+	over  bool
+	fence int64 // 0 until it is asked for
 }
 
 var _ lock.Hold = (*Hold)(nil)
@@ -65,16 +65,6 @@ func (h *Hold) is(id any) bool { return id == lockID{h.locker.cluster, h.folder}
 // Info tells who has the lock, as List shows it: this process, and since when it has wanted
 // the lock.
 func (h *Hold) Info() lock.LockInfo { return h.info }
-
-// Fence returns the revision at which the key was created: a number greater than that of
-// every earlier holder of any lock of this cluster, whether they asked or not. A shared lock
-// has none (errors.ErrUnsupported).
-func (h *Hold) Fence() (int64, error) {
-	if h.info.Mode == shared.name {
-		return 0, fmt.Errorf("etcd: fence of %s: readers have none: %w", h.key, errors.ErrUnsupported)
-	}
-	return h.created, nil
-}
 
 // IsOwner is the condition for a transaction of yours that it is to do nothing if the lock is
 // not ours any more, whatever we believe.

@@ -13,13 +13,15 @@ import (
 //	locks/SPACE/NAME/w/ID   who has, or wants, the lock alone
 //	locks/SPACE/NAME/r/ID   who has, or wants, it shared
 //	lockers/ID              a Locker that is open; see lease.epoch
+//	fences/SPACE/NAME       the last fence of a lock, in decimal; see fence.go
 //
 // SPACE and NAME are escaped as in the path of a URL, so that neither has a slash. IDs begin
-// with the lease's. Every value is a claim, lock.LockInfo as JSON, and every key is under
-// the lease of its Locker.
+// with the lease's. But for the fences, every value is a claim, lock.LockInfo as JSON, and
+// every key is under the lease of its Locker.
 const (
 	locksDir   = "locks/"
 	lockersDir = "lockers/"
+	fencesDir  = "fences/"
 )
 
 // mode is how a lock is had.

@@ -67,8 +67,8 @@ func TestSilence(t *testing.T) {
 	}
 	wantIs(t, context.Cause(ctx), lock.ErrLost)
 	next := await(t, "the lock", came).mustHave(t)
-	if held.Fence1() >= next.Fence1() {
-		t.Errorf("fence %d, after %d", next.Fence1(), held.Fence1())
+	if held.Created() >= next.Created() {
+		t.Errorf("created at %d, after %d", next.Created(), held.Created())
 	}
 	wantIs(t, held.Release(), lock.ErrLost)
 	check(t, next.Release())

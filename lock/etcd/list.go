@@ -22,7 +22,7 @@ func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 	return func(yield func(lock.Entry, error) bool) {
 		var queue []*mvccpb.KeyValue // of one lock
 		var of lock.Key
-		err := l.everyKey(ctx, func(kv *mvccpb.KeyValue) bool {
+		err := l.everyKey(ctx, locksDir, func(kv *mvccpb.KeyValue) bool {
 			key, _, ok := l.parse(string(kv.Key))
 			switch {
 			case !ok: // none of ours
@@ -47,9 +47,9 @@ func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 
 var errStop = errors.New("who lists has seen enough")
 
-// everyKey reads all keys of locks, in their order, so that those of one lock come together.
-func (l *Locker) everyKey(ctx context.Context, each func(*mvccpb.KeyValue) bool) error {
-	from, end := l.options.Prefix+locksDir, clientv3.GetPrefixRangeEnd(l.options.Prefix+locksDir)
+// everyKey reads all keys of a folder, in their order, so that those of one lock come together.
+func (l *Locker) everyKey(ctx context.Context, dir string, each func(*mvccpb.KeyValue) bool) error {
+	from, end := l.options.Prefix+dir, clientv3.GetPrefixRangeEnd(l.options.Prefix+dir)
 	for revision := int64(0); ; {
 		if ctx.Err() != nil {
 			return endOf(ctx)

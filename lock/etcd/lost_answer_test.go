@@ -34,12 +34,10 @@ func TestAnswerLost(t *testing.T) {
 		if n := count(t, admin, folder(k)); n != 1 {
 			t.Errorf("%s: %d keys, want one", name, n)
 		}
-		if fence, err := held.Fence(); err == nil {
-			answer, err := admin.Get(limited(t), held.(*etcd.Hold).Own())
-			check(t, err)
-			if len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != fence {
-				t.Errorf("%s: fence %d of %+v", name, fence, answer.Kvs)
-			}
+		answer, err := admin.Get(limited(t), held.(*etcd.Hold).Own())
+		check(t, err)
+		if len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != held.(*etcd.Hold).Created() {
+			t.Errorf("%s: it is thought to have been created at %d, and is %+v", name, held.(*etcd.Hold).Created(), answer.Kvs)
 		}
 		check(t, held.Release())
 		wantNoKeys(t, admin, folder(k))

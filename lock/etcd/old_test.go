@@ -37,8 +37,8 @@ func TestInstalledServer(t *testing.T) {
 	}
 	check(t, held.Release())
 	next := await(t, "the lock", waits).mustHave(t)
-	if next.Fence1() <= held.Fence1() {
-		t.Errorf("fence %d after %d", next.Fence1(), held.Fence1())
+	if next.Created() <= held.Created() {
+		t.Errorf("created at %d, after %d", next.Created(), held.Created())
 	}
 	check(t, next.Release())
 

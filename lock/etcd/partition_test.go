@@ -101,8 +101,8 @@ func partition(t *testing.T, n *network, c *cluster, isLeader bool) {
 	}()
 	next := await(t, "the lock of who was cut off", came).mustHave(t)
 	t.Logf("of a lease of %v: lost %v after the cut, and had by the next one after %v", lease, (<-lostAt).Sub(cut), (<-hadAt).Sub(cut))
-	if held.Fence1() >= next.Fence1() {
-		t.Errorf("fence %d, after %d", next.Fence1(), held.Fence1())
+	if held.Created() >= next.Created() {
+		t.Errorf("created at %d, after %d", next.Created(), held.Created())
 	}
 	select {
 	case o := <-tried:

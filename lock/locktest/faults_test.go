@@ -83,13 +83,32 @@ var faults = map[string]struct {
 		func(f *faulty) {
 			f.holds(func(h *hold) { h.fence = func(lock.Hold) (int64, error) { return 1, nil } })
 		},
-		[]string{"Fence/Increases", "Fence/SomeDoNotAsk", "Death/HolderKilled"},
+		[]string{"Fence/Increases", "Fence/SomeDoNotAsk", "Fence/Rule", "Fence/Moved", "Death/HolderKilled"},
 	},
 	"fence goes on": {
 		func(f *faulty) {
-			f.holds(func(h *hold) { h.fence = func(lock.Hold) (int64, error) { return time.Now().UnixNano(), nil } })
+			var n atomic.Int64
+			f.holds(func(h *hold) {
+				h.fence = func(lock.Hold) (int64, error) { return time.Now().UnixMicro() + n.Add(1), nil }
+			})
 		},
 		[]string{"Fence/Stable"},
+	},
+	"fence in nanoseconds": {
+		func(f *faulty) {
+			f.holds(func(h *hold) {
+				h.fence = func(h lock.Hold) (int64, error) { n, err := h.Fence(); return 1000 * n, err }
+			})
+		},
+		[]string{"Fence/Rule"},
+	},
+	"fence that is counted": { // from far below the time
+		func(f *faulty) {
+			f.holds(func(h *hold) {
+				h.fence = func(h lock.Hold) (int64, error) { n, err := h.Fence(); return n - 1e15, err }
+			})
+		},
+		[]string{"Fence/Rule", "Fence/Moved"},
 	},
 	"release fails the second time": {
 		func(f *faulty) {

@@ -3,6 +3,10 @@ package locktest
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/engine"
 )
 
 var releaseTests = []test{
@@ -100,6 +104,8 @@ var fenceTests = []test{
 	{"Increases", fenceIncreases},
 	{"Stable", fenceStable},
 	{"SomeDoNotAsk", fenceWithGaps},
+	{"Rule", fenceRule},
+	{"Moved", fenceMoved},
 }
 
 // fenceIncreases: the fence grows from one holder to the next, in whichever processes. The
@@ -145,5 +151,41 @@ func fenceWithGaps(s *subtest) {
 		}
 		last = fence
 		s.release(s.acquire(key))
+	}
+}
+
+// fenceRule: it is the time in microseconds, or more, and exact in all that reads JSON.
+func fenceRule(s *subtest) {
+	key := s.key()
+	c := s.start()
+	for range 3 {
+		before := time.Now().UnixMicro()
+		held := s.acquire(key)
+		here := s.fence(held)
+		s.release(held)
+		c.do(order{Do: "acquire", Key: key}, "held")
+		there := c.do(order{Do: "fence", Key: key}, "done").Fence
+		c.do(order{Do: "release", Key: key}, "released")
+		if here < before || there <= here || there > engine.MaxFence {
+			s.Errorf("fences %d and %d, at %d; want those of engine.NextFence", here, there, before)
+		}
+	}
+}
+
+// fenceMoved: whoever moves from one engine to another goes on upwards.
+func fenceMoved(s *subtest) {
+	key := s.key()
+	last := int64(0)
+	for i, l := range []lock.Locker{lock.Dir{Path: s.TempDir()}, s.locker, lock.Dir{Path: s.TempDir()}} {
+		held, err := s.call(l.Acquire, s.ctx, key)
+		if err != nil {
+			s.Fatalf("acquire %v: %v", key, err)
+		}
+		fence := s.fence(s.held(held))
+		s.release(held)
+		if fence <= last {
+			s.Errorf("engine %d: fence %d, after %d of the one before", i, fence, last)
+		}
+		last = fence
 	}
 }

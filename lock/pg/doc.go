@@ -3,6 +3,9 @@
 // run anyway.
 //
 //	locks, err := pg.Open(ctx, pg.Options{Conn: "host=db dbname=app"})
+//	if err != nil {
+//		return err
+//	}
 //	defer locks.Close()
 //	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context) error { ... })
 //
@@ -21,13 +24,14 @@
 // good: so no two spaces have one number, and nobody uses one with names (ErrSpaceClash).
 // Programs that lock by numbers alone are met in the space Numbers.
 //
-// The tables, and the sequence, are in a schema of their own, holdfast, whatever the
-// search_path (Options.Schema, Schema). PurgeNames forgets what nobody has used for long.
+// The tables are in a schema of their own, holdfast, whatever the search_path
+// (Options.Schema, Schema). PurgeNames forgets what nobody has used for long.
 //
 // # Fence
 //
-// Hold.Fence comes of the sequence fence, through the session that has the lock. To refuse
-// a writer who comes too late, keep it where you write, and check it there:
+// Hold.Fence is raised in the table fences, through the session that has the lock, by the rule
+// that all engines have (engine.NextFence), and is durable before it is given out. To refuse a
+// writer who comes too late, keep it where you write, and check it there:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
@@ -68,8 +72,8 @@
 // A replica that was promoted may have missed the last that was written: with asynchronous
 // replication by as much as it lagged. What may be missing is then
 //
-//   - fences: the sequence goes back, and gives numbers again that were given out, and the
-//     tables in which you check them may have gone back as well;
+//   - fences: the next ones go on from the time of day, but the tables in which you check them
+//     may have gone back;
 //   - names: a lock is listed by its number until its name is used again by a process that
 //     has not known it, or after half a day;
 //   - spaces: one that was registered as numeric just before may now be used with names by
@@ -77,9 +81,7 @@
 //     Register it again, at their next start: ErrSpaceClash.
 //
 // With synchronous replication (synchronous_standby_names) a fence, a name and a space are
-// waited for, whatever the role's synchronous_commit says. What is left is an instant: the
-// server writes down 32 fences at once, and while the one who has caused that waits for
-// the replica, others get the next ones without a wait.
+// waited for, whatever the role's synchronous_commit says.
 //
 // A Locker goes on with a server that is of the same cluster (one that was promoted is), and
 // refuses another one, and a standby. With several hosts in Options.Conn and

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	engines "github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/holdfast-go/holdfast/lock/pg"
 	"github.com/holdfast-go/holdfast/lock/pg/pgtest"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,7 +33,7 @@ func TestFence(t *testing.T) {
 	}
 	round := func(who string) {
 		t.Helper()
-		for range 40 { // more than the server takes ahead at a time
+		for range 5 {
 			held := acquire(t, l, k)
 			fence, err := held.Fence()
 			check(t, err)
@@ -59,6 +61,73 @@ func TestFence(t *testing.T) {
 	check(t, s.Kill())
 	check(t, s.Run())
 	round("after a crash")
+}
+
+// TestFenceOutOfReason: a number that no holder was given is an error with a statement, which
+// who may lock may run, and which cures it. Nothing else of the lock suffers.
+func TestFenceOutOfReason(t *testing.T) {
+	conn := database(t)
+	c := raw(t, conn)
+	exec1(t, c, pg.Schema(`my "locks`))
+	role := role(t, c)
+	exec1(t, c, fmt.Sprintf(`GRANT USAGE ON SCHEMA "my ""locks" TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "my ""locks" TO %[1]s`, role))
+	l := open(t, pg.Options{Conn: as(conn, role), Schema: `my "locks`})
+	check(t, l.Register(limited(t), "numbers", -7))
+	for _, k := range []lock.Key{key(), {Space: "numbers", Name: "-3"}, {Space: pg.Numbers, Name: "-5"}} {
+		held := acquire(t, l, k)
+		before := fenceOf(t, held)
+		check(t, held.Release())
+		if last, err := l.LastFence(limited(t), k); err != nil || last != before {
+			t.Errorf("the last fence is %d, %v; want %d", last, err, before)
+		}
+		exec1(t, c, `UPDATE "my ""locks".fences SET fence = 9223372036854775807`)
+		held = acquire(t, l, k)
+		fence, err := held.Fence()
+		if fence != 0 || err == nil || !strings.Contains(err.Error(), "century") {
+			t.Fatalf("fence %d, %v; want an error", fence, err)
+		}
+		_, cure, _ := strings.Cut(err.Error(), "with the time of day: ")
+		exec1(t, raw(t, as(conn, role)), cure)
+		if fence := fenceOf(t, held); fence <= before || fence > engines.MaxFence {
+			t.Errorf("mended, it is %d, after %d", fence, before)
+		}
+		check(t, held.Release())
+	}
+	if last, err := l.LastFence(limited(t), key()); last != 0 || err != nil {
+		t.Errorf("of a lock that nobody has had: %d, %v", last, err)
+	}
+	wantIdle(t, l)
+}
+
+// TestFenceOfEarlierSchema: a database that has fences as a sequence gets the table, and they
+// go up.
+func TestFenceOfEarlierSchema(t *testing.T) {
+	conn := database(t)
+	c := raw(t, conn)
+	exec1(t, c, pg.Schema("holdfast")+"DROP TABLE holdfast.fences; CREATE SEQUENCE holdfast.fence START 1000000")
+	held := acquire(t, open(t, pg.Options{Conn: conn}), key())
+	if fence := fenceOf(t, held); fence <= 1000000 {
+		t.Errorf("fence %d", fence)
+	}
+	check(t, held.Release())
+}
+
+// TestPurgeFences: what was given long ago is forgotten, and nothing else.
+func TestPurgeFences(t *testing.T) {
+	conn := database(t)
+	l, c := open(t, pg.Options{Conn: conn}), raw(t, conn)
+	held := acquire(t, l, key())
+	fenceOf(t, held)
+	check(t, held.Release())
+	for name, age := range map[string]time.Duration{"old": 48*time.Hour + time.Minute, "young": 48*time.Hour - time.Minute} {
+		exec1(t, c, "INSERT INTO holdfast.fences (key, fence) VALUES ($1, $2)", name, time.Now().Add(-age).UnixMicro())
+	}
+	_, err := l.PurgeNames(limited(t), 48*time.Hour)
+	check(t, err)
+	left := value[string](t, c, "SELECT string_agg(key, ' ') FROM holdfast.fences WHERE key IN ('old', 'young')")
+	if all := value[int](t, c, "SELECT count(*) FROM holdfast.fences"); left != "young" || all != 2 {
+		t.Errorf("left are %d fences, of those %q", all, left)
+	}
 }
 
 // TestFenceOfTheLost: who has lost the lock gets no fence, and hears why.

@@ -72,43 +72,6 @@ func (h *Hold) Info() lock.LockInfo {
 	}
 }
 
-// Fence returns a number that is greater than that of every earlier holder of any
-// lock of this database. The server gives it at the first call, through the session that
-// has the lock, so nobody can have it who has lost the lock: that is lock.ErrLost. A
-// shared lock has none (errors.ErrUnsupported).
-func (h *Hold) Fence() (int64, error) {
-	if h.mode == shared {
-		return 0, fmt.Errorf("pg: fence of %s: readers have none: %w", h.key, errors.ErrUnsupported)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.fence != 0 {
-		return h.fence, nil
-	}
-	if h.over {
-		return 0, fmt.Errorf("pg: fence of %s: %w", h.key, errReleased)
-	}
-	until := time.Now().Add(h.locker.patience)
-	s := h.session
-	err := s.take(context.Background(), until)
-	if err == nil {
-		limited, cancel := context.WithDeadline(context.Background(), until)
-		defer cancel()
-		if err = s.query(limited, nil, "SELECT "+h.locker.names.nextFence, nil, &h.fence); err != nil && s.conn.IsClosed() {
-			s.lose(err)
-		}
-		s.give()
-		s.leave(0)
-	}
-	if lost := s.whyLost(); lost != nil {
-		h.fence, err = 0, errors.Join(lock.ErrLost, lost)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("pg: fence of %s: %w", h.key, err)
-	}
-	return h.fence, nil
-}
-
 var errReleased = errors.New("the lock was released")
 
 // Lost is closed when the session that had the lock has ended, or can't be heard any

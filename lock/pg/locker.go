@@ -20,8 +20,8 @@ type Options struct {
 	// Pool is a pool whose configuration is used instead, with its BeforeConnect and
 	// its size. Its connections are not used: those of the locks are their own.
 	Pool *pgxpool.Pool
-	// Schema has the tables and the sequence: "holdfast" if it is empty. All who share
-	// locks must name the same one.
+	// Schema has the tables: "holdfast" if it is empty. All who share locks must name the
+	// same one.
 	Schema string
 	// Cmd says what the holder is doing: LockInfo.Cmd, and the application_name of the
 	// sessions where the configuration has none.
@@ -81,8 +81,8 @@ const (
 // Open connects to the database, and looks at it: whether it is the server itself that
 // answers, PostgreSQL 14 or later and no standby, and whether the role has the rights
 // that locks need; the error says what is missing, and the statement that cures it, and
-// nothing has been changed. Then it makes the schema, with two tables and a sequence, if
-// there is none (see Schema).
+// nothing has been changed. Then it makes the schema, with three tables, if there is
+// none (see Schema).
 //
 // The error matches ErrPooler and ErrServer for a server that won't do, and
 // lock.ErrInvalidName for a lease of less than a second, and a pool of less than two

@@ -15,7 +15,7 @@ import (
 // names are what the database knows of names and spaces, as far as this process has
 // learned it.
 type names struct {
-	nextFence                      string
+	readFence, putFence, oldFences string
 	readSpace, addSpace            string
 	readName, addName, purge, list string
 	registerSpace, readSpaces      string
@@ -45,7 +45,10 @@ const (
 func (ns *names) init(schema string) {
 	in := func(sql string) string { return strings.ReplaceAll(sql, "$.", quote(schema)+".") }
 	ns.registered, ns.named, ns.entered = map[string]int32{}, map[string]bool{}, map[int64]entered{}
-	ns.nextFence = "nextval('" + strings.ReplaceAll(quote(schema), "'", "''") + ".fence')"
+	ns.readFence = in(`SELECT coalesce((SELECT fence FROM $.fences WHERE key = $1), 0)`)
+	ns.putFence = in(`INSERT INTO $.fences (key, fence) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET fence = excluded.fence RETURNING fence`)
+	// Those given so long ago are less than the time of day, from which the next ones go on.
+	ns.oldFences = in(`DELETE FROM $.fences WHERE fence < extract(epoch FROM now() - $1::interval) * 1000000`)
 	ns.readSpace = in(`SELECT id FROM $.spaces WHERE name = $1`)
 	ns.addSpace = in(`INSERT INTO $.spaces (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id`)
 	ns.readName = in(`SELECT space, name FROM $.names WHERE key = $1 AND used > now() - interval '12 hours'`)
@@ -203,10 +206,19 @@ func (l *Locker) Register(ctx context.Context, space string, id int32) error {
 
 // PurgeNames forgets the names that nobody has used for so long, two days or more, and
 // whose locks nobody has or waits for, and returns how many. For an instant each of them
-// looks held. Names come back with their next use; spaces stay what they are.
+// looks held. Names come back with their next use; spaces stay what they are. Fences that
+// were given so long ago are forgotten with them: the next ones go on from the time of day,
+// which only a clock that is set back by more could rewind.
 func (l *Locker) PurgeNames(ctx context.Context, unused time.Duration) (n int64, err error) {
 	if unused < minUnused {
 		return 0, fmt.Errorf("pg: %w: names unused for %v; at least %v", lock.ErrInvalidName, unused, minUnused)
+	}
+	err = l.keeper.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, l.names.oldFences, unused)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("pg: purge names: %w", err)
 	}
 	for {
 		var some int64

@@ -27,9 +27,8 @@ func as(conn, role string) string { return strings.Replace(conn, "user=holdfast"
 func mayLock(t testing.TB, c *pgx.Conn, role string) {
 	t.Helper()
 	exec1(t, c, "GRANT USAGE ON SCHEMA holdfast TO "+role)
-	exec1(t, c, "GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.names TO "+role)
+	exec1(t, c, "GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.names, holdfast.fences TO "+role)
 	exec1(t, c, "GRANT SELECT, INSERT ON holdfast.spaces TO "+role)
-	exec1(t, c, "GRANT USAGE ON SEQUENCE holdfast.fence TO "+role)
 }
 
 // TestSchemaOfUnprivileged: Open says which statements help, and they do.

@@ -19,15 +19,15 @@ func Schema(name string) string {
 	return strings.ReplaceAll(`CREATE SCHEMA IF NOT EXISTS $;
 CREATE TABLE IF NOT EXISTS $.names (key bigint PRIMARY KEY, space text NOT NULL, name text NOT NULL, used timestamptz NOT NULL DEFAULT now());
 CREATE TABLE IF NOT EXISTS $.spaces (name text PRIMARY KEY, id integer UNIQUE);
-CREATE SEQUENCE IF NOT EXISTS $.fence;
+CREATE TABLE IF NOT EXISTS $.fences (key text PRIMARY KEY, fence bigint NOT NULL);
 `, "$", s)
 }
 
 // rights are what a role needs of them.
 func rights(schema, role string) string {
 	return strings.ReplaceAll(fmt.Sprintf(`GRANT USAGE ON SCHEMA $ TO %[1]s; `+
-		`GRANT SELECT, INSERT, UPDATE, DELETE ON $.names TO %[1]s; `+
-		`GRANT SELECT, INSERT ON $.spaces TO %[1]s; GRANT USAGE ON SEQUENCE $.fence TO %[1]s`, quote(role)), "$", quote(schema))
+		`GRANT SELECT, INSERT, UPDATE, DELETE ON $.names, $.fences TO %[1]s; `+
+		`GRANT SELECT, INSERT ON $.spaces TO %[1]s`, quote(role)), "$", quote(schema))
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
@@ -41,7 +41,7 @@ func makeSchema(ctx context.Context, conn *pgx.Conn, schema, role string) error 
 	// By the catalogue, as who may not use a schema can't ask for what is in it by name.
 	var there int
 	err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
-		WHERE nspname = $1 AND (relname, relkind) IN (('names', 'r'), ('spaces', 'r'), ('fence', 'S'))`, schema).Scan(&there)
+		WHERE nspname = $1 AND (relname, relkind) IN (('names', 'r'), ('spaces', 'r'), ('fences', 'r'))`, schema).Scan(&there)
 	if err != nil {
 		return err
 	}
@@ -57,10 +57,11 @@ func makeSchema(ctx context.Context, conn *pgx.Conn, schema, role string) error 
 	}
 	s := quote(schema)
 	var may bool
-	err = conn.QueryRow(ctx, `SELECT CASE WHEN has_schema_privilege($1, 'USAGE') THEN
-		has_table_privilege($2, 'SELECT') AND has_table_privilege($2, 'INSERT') AND has_table_privilege($2, 'UPDATE')
-		AND has_table_privilege($2, 'DELETE') AND has_table_privilege($3, 'SELECT') AND has_table_privilege($3, 'INSERT')
-		AND has_sequence_privilege($4, 'USAGE') ELSE false END`, schema, s+".names", s+".spaces", s+".fence").Scan(&may)
+	// Of several rights in one text, one would do.
+	err = conn.QueryRow(ctx, `SELECT CASE WHEN has_schema_privilege($1, 'USAGE') THEN (SELECT bool_and(has_table_privilege(name, may))
+		FROM (VALUES ($2, 'SELECT'), ($2, 'INSERT'), ($2, 'UPDATE'), ($2, 'DELETE'), ($3, 'SELECT'), ($3, 'INSERT'),
+		($4, 'SELECT'), ($4, 'INSERT'), ($4, 'UPDATE'), ($4, 'DELETE')) needs (name, may)) ELSE false END`,
+		schema, s+".names", s+".spaces", s+".fences").Scan(&may)
 	if err == nil && !may {
 		err = fmt.Errorf("%w: role %s may not use schema %s; let its owner run: %s", ErrServer, role, s, rights(schema, role))
 	}
