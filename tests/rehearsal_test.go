@@ -241,7 +241,7 @@ func (v *stranger) build(t *testing.T, name, program string) {
 // comment has it.
 func readmePrograms(t *testing.T) (programs []string) {
 	t.Helper()
-	or := regexp.MustCompile(`(?m)^\tlocks := .* // or: (.*pg\.Open\(.*)$`)
+	or := regexp.MustCompile(`(?m)^\treturn .* // or: (return pg\.Open\(.*)$`)
 	engines := 0
 	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(repositoryFile(t, "README.md"), -1) {
 		program := block[1]
@@ -249,7 +249,7 @@ func readmePrograms(t *testing.T) (programs []string) {
 		if or.MatchString(program) {
 			engines++
 			program = strings.Replace(program, holdfastModule+"/lock\"\n", holdfastModule+"/lock\"\n\""+holdfastModule+"/lock/pg\"\n", 1)
-			programs = append(programs, or.ReplaceAllString(program, "\t$1\n\tif err != nil { log.Fatal(err) }"))
+			programs = append(programs, or.ReplaceAllString(program, "\t$1"))
 		}
 	}
 	if len(programs) < 4 || engines != 1 {
