@@ -77,3 +77,43 @@ func (l *Locker) QueuedHere(key lock.Key) int {
 func SameSession(a, b lock.Hold) bool { return a.(*Hold).session == b.(*Hold).session }
 
 var Hash = hash
+
+// Reap is what the pool's timer does once sessions have lain idle for so long. It is false if
+// no timer runs, so that they would lie there for ever.
+func (l *Locker) Reap(idleFor time.Duration) bool {
+	p := l.pool
+	p.mu.Lock()
+	runs := p.reap != nil && p.reap.Stop()
+	for _, s := range p.idle {
+		s.heard = s.heard.Add(-idleFor)
+	}
+	p.mu.Unlock()
+	if runs {
+		p.reapIdle()
+	}
+	return runs
+}
+
+// IdleFor is how long a session of a Locker with a lease may lie idle.
+func IdleFor(lease time.Duration) time.Duration {
+	return (&pool{locker: &Locker{options: Options{Lease: lease}}}).idleFor()
+}
+
+// Asking is what the keeper knows of a session that asks for a lock.
+type Asking struct {
+	Sent, Heard time.Time
+	Idle        bool
+}
+
+// Judge has the keeper of a Locker without a lease judge a session, once for each look. a is
+// nil if it does not ask any more.
+func Judge(a *Asking, seen, there, waiting bool, looked time.Time) (over bool, after Asking) {
+	k := &keeper{locker: &Locker{silence: defaultSilence}, asking: map[*session]asking{}}
+	s := &session{}
+	if a != nil {
+		k.asking[s] = asking{a.Sent, a.Heard, a.Idle}
+	}
+	over = k.judge(s, seen, there, waiting, looked)
+	left := k.asking[s]
+	return over, Asking{left.sent, left.heard, left.idle}
+}
