@@ -61,7 +61,7 @@ func (l asked) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key)
 }
 
-func (d *database) acquire(ctx context.Context, names []string, shared, try bool) (held []hold, err error) {
+func (d *database) acquire(ctx context.Context, names []string, shared, try bool) ([]hold, error) {
 	acquire := d.Acquire
 	switch {
 	case shared && try:
@@ -71,6 +71,10 @@ func (d *database) acquire(ctx context.Context, names []string, shared, try bool
 	case try:
 		acquire = d.TryAcquire
 	}
+	return acquireWhole(ctx, d, names, try, func() ([]hold, error) { return d.take(ctx, names, acquire) })
+}
+
+func (d *database) take(ctx context.Context, names []string, acquire func(context.Context, lock.Key) (lock.Hold, error)) (held []hold, err error) {
 	l := asked{d, func(ctx context.Context, key lock.Key) (lock.Hold, error) {
 		h, err := acquire(ctx, key)
 		if err == nil {

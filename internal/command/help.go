@@ -161,8 +161,9 @@ LOCK: of slots.lock, slots.permit-1.lock to slots.permit-N.lock. So a holder who
 has given it back, and all that is said here of the lock file, and of the fence, is so of
 the permit. LOCK is the gate: who waits stands in its queue, first come, first served, and
 the first of them has whichever permit comes free first. "holdfast status LOCK" says who
-has the permits, and "holdfast list" has each in a line. Who holds LOCK without -permits
-lets nobody further in, and waits for nobody who is.
+has the permits, and "holdfast list" has each in a line. A call without -permits is for all of
+LOCK: it waits for those who have permits, or with -try is refused, and nobody gets one
+meanwhile.
 
 Callers should all give the same N. If not, each takes one of the permits from 1 to their own
 N. So no more than the greatest N run, and who waits for the few keeps back whoever has come
@@ -217,8 +218,8 @@ examples:
 const statusSynopsis = "holdfast status [-json] LOCK"
 
 const statusHelp = `Tells who holds a lock, since when, whether they are alive, and how that is known; and
-who has its permits (holdfast run -permits), which leave the exit code as it is. Nothing is
-changed by looking, and nobody who waits for the lock is disturbed.
+who has its permits (holdfast run -permits). A lock of which somebody has a permit is held.
+Nothing is changed by looking, and nobody who waits for the lock is disturbed.
 
   -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
            free, held, dead, unknown; there is no holder if there is no claim, or if

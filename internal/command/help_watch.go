@@ -5,8 +5,8 @@ const waitSynopsis = "holdfast wait [-timeout D] [-quiet] LOCK..."
 const waitHelp = `Waits until the lock is free, and takes it from nobody. It stands in line as "holdfast
 run" does, behind those who came before, and creates no lock file. A lock whose holder
 is dead is free, and stays as it is; one that a dead holder's processes still have is
-not. After one second of waiting, holdfast says who holds the lock, and again when the
-holder changes.
+not. Nor is one of which somebody has a permit (holdfast run -permits). After one second of
+waiting, holdfast says who holds the lock, and again when the holder changes.
 
 Several LOCKs are waited for one after the other. Each was free at one moment since the
 call; they need not have been at the same moment, nor need one be free by now. To have

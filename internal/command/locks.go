@@ -22,6 +22,9 @@ type locks interface {
 	// permits are those of a lock that somebody has, by their numbers. With an error come those
 	// that could be read.
 	permits(ctx context.Context, name string) ([]permit, error)
+	// awaitPermit returns when nobody has a permit, or at once, with an *lock.ErrLocked if
+	// somebody has it, when try is set.
+	awaitPermit(ctx context.Context, name string, p permit, try bool) error
 	words() *words
 }
 
@@ -72,15 +75,16 @@ func (f files) acquire(ctx context.Context, names []string, shared, try bool) ([
 	for _, path := range names {
 		all = append(all, f.at(path))
 	}
-	set, err := acquire(ctx, all...)
-	if err != nil {
-		return nil, err
-	}
-	var held []hold
-	for _, h := range set.Held() {
-		held = append(held, h.(*lock.FileHold))
-	}
-	return held, nil
+	return acquireWhole(ctx, f, names, try, func() (held []hold, err error) {
+		set, err := acquire(ctx, all...)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range set.Held() {
+			held = append(held, h.(*lock.FileHold))
+		}
+		return held, nil
+	})
 }
 
 // isObstacle reports whether something is at a lock's path that no holder put there: a

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func (f files) permits(ctx context.Context, path string) ([]permit, error) {
 
 func (f permitFiles) permits(ctx context.Context) (all []permit, err error) {
 	var errs []error
-	for number := 1; number <= maxPermits; number++ { // a folder may have a million files
+	for _, number := range f.numbers() {
 		file, _ := f.At(permits.Key(f.gate, number))
 		if !isThere(file.Path) && !isThere(file.Path+".flock") {
 			continue
@@ -143,6 +144,36 @@ func (f permitFiles) permits(ctx context.Context) (all []permit, err error) {
 		all = append(all, permit{number, status})
 	}
 	return out(all), errors.Join(errs...)
+}
+
+// numbers are those of which there may be a permit, as far as the names in the folder tell: all
+// of them if it can't be listed, or has so many files that to look for each is faster.
+func (f permitFiles) numbers() (all []int) {
+	folder, err := os.Open(cmp.Or(f.folder, "."))
+	var names []string
+	if err == nil {
+		names, err = folder.Readdirnames(maxPermits)
+		_ = folder.Close()
+	}
+	if err != nil && err != io.EOF || len(names) >= maxPermits {
+		for number := 1; number <= maxPermits; number++ {
+			all = append(all, number)
+		}
+		return all
+	}
+	for _, name := range names {
+		// The rest of the name may have another form, where the filesystem ignores case.
+		at := strings.LastIndex(name, ".permit-")
+		if at < 0 {
+			continue
+		}
+		digits, _, _ := strings.Cut(name[at+len(".permit-"):], ".")
+		if number, err := strconv.Atoi(digits); err == nil && number >= 1 && number <= maxPermits {
+			all = append(all, number)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func isThere(path string) bool {
@@ -182,16 +213,18 @@ func (s sessionLocks) held(key lock.Key) func(lock.Hold, error) (lock.Hold, erro
 func (d *database) permits(ctx context.Context, name string) (all []permit, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	var errs []error
+	seen := false
 	for status, err := range statuses(d.List(ctx)) {
-		if number := permits.Number(keyOf(name), keyOf(status.Path)); err != nil {
-			errs = append(errs, err)
-		} else if number > 0 {
+		if err != nil && !seen { // what may not be seen of some sessions comes as an error behind all locks
+			return nil, err
+		}
+		seen = true
+		if number := permits.Number(keyOf(name), keyOf(status.Path)); err == nil && number > 0 {
 			all = append(all, permit{number, status})
 		}
 	}
 	slices.SortFunc(all, func(a, b permit) int { return a.Number - b.Number })
-	return out(all), errors.Join(errs...)
+	return out(all), nil
 }
 
 // wrongPermits reads the flag -permits, and says what is wrong with it.
@@ -255,9 +288,9 @@ func (words *words) describePermits(w io.Writer, all []permit) {
 	}
 }
 
-// tellPermits says, once, who has the permits that we wait for.
+// tellPermits says, once, who has the permits that we wait for: for one of them, or for all.
 func (a *app) tellPermits(ctx context.Context, w *waitNotice) {
-	if w.told {
+	if w.toldPermits {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, lookPatience)
@@ -266,7 +299,11 @@ func (a *app) tellPermits(ctx context.Context, w *waitNotice) {
 	if err != nil || len(all) == 0 {
 		return
 	}
-	w.told = true
-	a.say("waiting for a permit of " + visible(w.name))
+	w.toldPermits = true
+	if w.permits {
+		a.say("waiting for a permit of " + visible(w.name))
+	} else {
+		a.say("waiting for " + visible(w.name) + ", as permits of it are held")
+	}
 	w.at.words().describePermits(a.stderr, all)
 }

@@ -20,7 +20,7 @@ func TestRunPermits_Children(t *testing.T) {
 	}
 	wantText(t, stderr, "slots.permit-1.lock stays locked: pid "+strconv.Itoa(worker)+" (sleep)")
 	two := holdPermit(t, path, "two")
-	stdout, _ := wantCode(t, exitOK, "status", path)
+	stdout, _ := wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, "permit 1  (pid "+strconv.Itoa(p.cmd.Process.Pid)+", job) has gone; its process "+strconv.Itoa(worker)+" (sleep) still has the lock",
 		"permit 2  pid "+strconv.Itoa(two.cmd.Process.Pid))
 	next := start(t, append([]string{"run", "-permits", "2", path, "--"}, role(t, "hold")...)...)

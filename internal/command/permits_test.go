@@ -41,7 +41,7 @@ func TestRunPermits(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	next.expect("ready")
-	stdout, _ = wantCode(t, exitOK, "status", path)
+	stdout, _ = wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, ": one, since ", ": next, since ")
 	last := start(t, run...)
 	one.finish()

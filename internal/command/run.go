@@ -335,6 +335,11 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 	if o.permits > 0 {
 		return a.noPermit(o, at, err, locked)
 	}
+	var out *permitsOut
+	if errors.As(err, &out) {
+		a.noWhole(at, out, o.timeout, o.undone)
+		return o.conflict
+	}
 	path := visible(locked.Path)
 	found := at.refusal(context.Background(), locked)
 	if errors.Is(err, lock.ErrReentrant) {
@@ -371,6 +376,8 @@ type waitNotice struct {
 	permits bool // one of those of the lock is waited for
 	told    bool
 	holder  holding
+
+	toldPermits bool
 }
 
 // holding tells one holding of a lock from another. RenewedAt is no part of it, as a living
@@ -390,13 +397,14 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	limited, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	status, err := w.at.inspect(limited, w.name)
-	if err != nil || status.State == lock.StateFree || status.State == lock.StateDead {
-		return // it is about to be ours, or somebody's; and errors are Acquire's to tell
+	switch {
+	case err != nil: // it is Acquire's to tell
+		return
+	case status.State == lock.StateFree, status.State == lock.StateDead, w.at.isOurs(status):
+		a.tellPermits(ctx, w) // if it is not for those, we are about to have it, or somebody is
+		return
 	}
 	var holder holding
-	if w.at.isOurs(status) {
-		return // Acquire has just got it
-	}
 	if h := status.Info; h != nil {
 		holder = holding{h.PID, h.CreatedAt.UnixNano(), h.Nonce}
 		if h.Nonce != "" { // which tells enough

@@ -27,6 +27,7 @@ func (a *app) status(args []string) int {
 		return a.fail(err)
 	}
 	out, _ := at.permits(context.Background(), name) // as far as can be seen
+	status = asWhole(status, out)
 	if *asJSON {
 		if err := writeJSON(a.stdout, withPermits{status, out}); err != nil {
 			return a.fail(err)

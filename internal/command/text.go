@@ -110,7 +110,10 @@ func (words *words) who(h *lock.LockInfo) string {
 // when, why they are believed to be alive or dead, and what next.
 func (words *words) describe(w io.Writer, s lock.Status) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
-	if s.State != lock.StateFree {
+	next := words.advice(s)
+	if s.Evidence == evidencePermits { // who has them is told below
+		next = []string{"wait for those who have them: the lock is free when all are given back"}
+	} else if s.State != lock.StateFree {
 		line(words.holder(s))
 		if s.Gone != nil {
 			line("since", since(s.Gone))
@@ -141,7 +144,7 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
 	}
 	line(why[s.State], visible(string(s.Evidence)))
-	for i, text := range words.advice(s) {
+	for i, text := range next {
 		line([]string{"next", ""}[min(i, 1)], text)
 	}
 	if len(s.Waiters) > 0 {

@@ -77,7 +77,7 @@ func (a *app) waitFor(ctx context.Context, o waitOptions, file lock.File, signal
 	defer cancel()
 	// As in take, signals and notices are handled here, one at a time.
 	results := make(chan error, 1)
-	go func() { results <- awaitFree(ctx, file) }()
+	go func() { results <- awaitWhole(ctx, file) }()
 	notice := &waitNotice{at: files{}, name: file.Path}
 	ticker := time.NewTicker(noticeEvery)
 	defer ticker.Stop()
@@ -96,6 +96,19 @@ func (a *app) waitFor(ctx context.Context, o waitOptions, file lock.File, signal
 	}
 }
 
+// awaitWhole waits until a lock is free, and nobody has a permit of it.
+func awaitWhole(ctx context.Context, file lock.File) error {
+	if err := awaitFree(ctx, file); err != nil {
+		return err
+	}
+	err := withoutPermits(ctx, files{}, []string{file.Path}, false)
+	var locked *lock.ErrLocked
+	if err != nil && !errors.As(err, &locked) && errors.Is(err, context.DeadlineExceeded) {
+		return withoutPermits(context.Background(), files{}, []string{file.Path}, true)
+	}
+	return err
+}
+
 // awaitFree waits until a lock is free. If ctx allows no wait, or that would be in vain, it
 // only looks.
 func awaitFree(ctx context.Context, file lock.File) error {
@@ -110,15 +123,19 @@ func awaitFree(ctx context.Context, file lock.File) error {
 	if err != nil || s.State == lock.StateFree || s.State == lock.StateDead {
 		return err
 	}
-	return &lock.ErrLocked{Path: s.Path, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Shared: s.Shared, Processes: s.Processes}
+	return asRefusal(s)
 }
 
 // waited tells, for a lock that is not free, why the wait is over.
 func (a *app) waited(o waitOptions, err error) int {
 	var locked *lock.ErrLocked
+	var out *permitsOut
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &out):
+		a.noWhole(files{}, out, o.timeout, "")
+		return exitNotHad
 	case !errors.As(err, &locked):
 		return a.fail(err)
 	case errors.Is(err, lock.ErrReentrant):

@@ -20,7 +20,8 @@
 //
 // There is no weight: who had some of the permits that they need would keep them idle until
 // they have the rest, and all others, however little they need, behind them. Let what needs
-// more be a pool of its own, or take the gate as a plain lock, which lets nobody further in.
+// more be a pool of its own, or take the gate as a plain lock, which lets nobody further in, and
+// then wait until nobody has a permit, as "holdfast run" does without -permits.
 //
 // For the same reason whoever has a permit is refused a second one of the pool
 // (lock.ErrReentrant), by the context of the first, and in a process that comes from one which

@@ -17,9 +17,11 @@ func TestRun_Permits(t *testing.T) {
 	_, told = want(t, 75, "", "run", "-pg", conn, "-permits", "2", "-timeout", "10ms", "slots/a", "--", "true")
 	wantText(t, told, "no permit of slots/a came free in 10ms")
 	want(t, 75, "", "run", "-pg", conn, "-permits", "2", "-timeout", "0", "slots/a", "--", "true")
-	out, _ := want(t, 0, "", "status", "-pg", conn, "slots/a")
-	wantText(t, out, "slots/a: free", ": slot one, since ", ": slot two, since ")
-	out, _ = want(t, 0, "", "status", "-pg", conn, "-json", "slots/a")
+	_, told = want(t, 75, "", "run", "-pg", conn, "-try", "slots/a", "--", "true")
+	wantText(t, told, "slots/a is locked, as permits of it are held; the command was not run", "permit 1  backend ")
+	out, _ := want(t, 3, "", "status", "-pg", conn, "slots/a")
+	wantText(t, out, "slots/a: held", "permits of it are held", ": slot one, since ", ": slot two, since ")
+	out, _ = want(t, 3, "", "status", "-pg", conn, "-json", "slots/a")
 	report := decode[struct {
 		Permits []struct {
 			Number int
@@ -38,10 +40,16 @@ func TestRun_Permits(t *testing.T) {
 	next.said(next.stdout, "2 slots/a.permit-2 ")
 	want(t, 75, "", "run", "-pg", conn, "-permits", "2", "-try", "slots/a", "--", "true")
 	want(t, 0, "", "run", "-pg", conn, "-permits", "3", "-try", "slots/a", "--", "true")
+	whole := start(t, "run", "-pg", conn, "slots/a", "--", "sh", "-c", "echo the whole; cat")
+	whole.said(whole.stderr, "waiting for slots/a, as permits of it are held")
 	for _, p := range []*process{one, next} {
 		if code := p.finish(""); code != 0 {
 			t.Errorf("exit code %d\n%s", code, p.stderr)
 		}
+	}
+	whole.said(whole.stdout, "the whole")
+	if code := whole.finish(""); code != 0 {
+		t.Errorf("exit code %d\n%s", code, whole.stderr)
 	}
 	if out, _ := want(t, 0, "", "list", "-pg", conn); strings.Contains(out, "slots/a") {
 		t.Errorf("left behind:\n%s", out)

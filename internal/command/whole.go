@@ -1,0 +1,137 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/permits"
+)
+
+// A lock and its permits exclude each other. The lock is the gate of the permits: while somebody
+// has it, nobody gets a further one. So a caller that wants the lock as a whole takes it, and
+// then waits for those who have permits already. A holder of a permit pays nothing for that.
+
+// permitsOut is the error for a caller that wants a lock of which others have permits.
+type permitsOut struct {
+	name   string
+	out    []permit
+	locked *lock.ErrLocked
+}
+
+func (e *permitsOut) Error() string {
+	return fmt.Sprintf("permits of %s are held: %v", e.name, e.locked)
+}
+func (e *permitsOut) Unwrap() error { return e.locked }
+
+// evidencePermits is why a lock is held that nobody has as a whole.
+const evidencePermits lock.Evidence = "permits of it are held"
+
+// acquireWhole acquires locks as take does, and none of which others have permits.
+//
+// A caller of several has none of them while it waits for permits: the holder of a permit may
+// want one of the others.
+func acquireWhole(ctx context.Context, at locks, names []string, try bool, take func() ([]hold, error)) ([]hold, error) {
+	alone := len(names) == 1
+	for {
+		if try || !alone { // before anything is taken, which somebody may want
+			if err := withoutPermits(ctx, at, names, try); err != nil {
+				return nil, err
+			}
+		}
+		held, err := take()
+		if err != nil {
+			return nil, err
+		}
+		if err = withoutPermits(ctx, at, names, try || !alone); err == nil {
+			return held, nil
+		}
+		for _, h := range slices.Backward(held) {
+			_, rerr := h.LeaveToChildren() // there are none
+			if rerr != nil {
+				err = errors.Join(err, rerr)
+			}
+		}
+		var out *permitsOut
+		if try || alone || !errors.As(err, &out) {
+			return nil, err
+		}
+	}
+}
+
+// withoutPermits returns when nobody has a permit of any of the locks. If try is set it does not
+// wait: the error is a *permitsOut.
+func withoutPermits(ctx context.Context, at locks, names []string, try bool) error {
+	for _, name := range names {
+		for {
+			out, err := at.permits(ctx, name)
+			if err != nil {
+				return err
+			} else if len(out) == 0 {
+				break
+			}
+			var locked *lock.ErrLocked
+			if err = at.awaitPermit(ctx, name, out[0], try); errors.As(err, &locked) {
+				return &permitsOut{name, out, locked}
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitPermit returns when a permit is free; if try is set, only if it is.
+func (f files) awaitPermit(ctx context.Context, name string, p permit, try bool) error {
+	if try {
+		return asRefusal(p.Status)
+	}
+	return awaitFree(ctx, f.at(p.Path))
+}
+
+func (d *database) awaitPermit(ctx context.Context, name string, p permit, try bool) error {
+	if try {
+		return asRefusal(p.Status)
+	}
+	held, err := d.Acquire(ctx, permits.Key(keyOf(name), p.Number))
+	if err != nil {
+		return err
+	}
+	return held.Release()
+}
+
+// asRefusal is the error for a lock that is held, or may be.
+func asRefusal(s lock.Status) error {
+	return &lock.ErrLocked{Path: s.Path, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Shared: s.Shared, Processes: s.Processes}
+}
+
+// asWhole is the state of a lock with these permits out.
+func asWhole(s lock.Status, out []permit) lock.Status {
+	if len(out) == 0 || s.State != lock.StateFree && s.State != lock.StateDead {
+		return s
+	}
+	whole := lock.Status{Path: s.Path, State: lock.StateUnknown, Evidence: evidencePermits, Waiters: s.Waiters}
+	if slices.ContainsFunc(out, func(p permit) bool { return p.State == lock.StateHeld }) {
+		whole.State = lock.StateHeld
+	}
+	return whole
+}
+
+// noWhole says why a lock of which others have permits could not be had.
+func (a *app) noWhole(at locks, err *permitsOut, timeout time.Duration, undone string) {
+	text := visible(err.name) + " is locked, as permits of it are held"
+	switch {
+	case errors.Is(err, lock.ErrReentrant):
+		text = "a permit of " + visible(err.name) + " is held by a process that has started this one, and would be waited for in vain"
+	case errors.Is(err, lock.ErrTimeout):
+		text = fmt.Sprintf("%s is still locked after %s, as permits of it are held", visible(err.name), timeout)
+	}
+	if undone != "" {
+		text += "; " + undone
+	}
+	a.say(text)
+	at.words().describePermits(a.stderr, err.out)
+}
