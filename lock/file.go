@@ -44,6 +44,9 @@ type File struct {
 	// ACL, what that takes away stays away. A sibling that is there with fewer rights is an
 	// error that matches fs.ErrPermission, and keeps its mode; unless it is certain to be this
 	// user's.
+	//
+	// With 0640 or 0644 others share the lock as well, and can't write to each other's lock
+	// files: only the sibling, the queue of all, can be written by those who may read.
 	Perm fs.FileMode
 
 	// Tidy removes the sibling at release, if nobody else has it open, no fence is in it, and
@@ -102,7 +105,8 @@ type Format struct {
 	Fields func(LockInfo) map[string]string
 	// Parse reads a lock file, of this program or another. A file for which it returns an
 	// error is nobody's to remove, save what a crash of holdfast left half written: it
-	// stays locked, whatever its age. It must understand what Fields makes.
+	// stays locked, whatever its age. It must understand what Fields makes, and set CreatedAt,
+	// be it to a time that it chooses where the file has none: else the error is ErrInvalidName.
 	Parse func(data []byte) (LockInfo, error)
 }
 

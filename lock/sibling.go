@@ -22,10 +22,14 @@ import (
 //   - Nothing is written to a file, and no file is removed, that does not show that it is a
 //     sibling: see memory.alien, and isSibling.
 
+// siblingPerm is the mode of the sibling: all who may read a lock file stand in its queue, and
+// for that they need to write.
+func (f File) siblingPerm() fs.FileMode { return f.Perm | f.Perm&0o044>>1 }
+
 // makeSibling opens the sibling, or makes it. Whether it is a regular file is known once Stat
 // has been called.
 func (p *place) makeSibling() (*platform.File, error) {
-	f, made, err := platform.OpenToLock(p.sibling, platform.KeepsMarks && p.shares(), p.file.Perm)
+	f, made, err := platform.OpenToLock(p.sibling, platform.KeepsMarks && p.shares(), p.file.siblingPerm())
 	if err == nil && !made {
 		if err = p.checkMode(f); err != nil {
 			f, err = nil, joined(err, f.Close())
@@ -37,7 +41,7 @@ func (p *place) makeSibling() (*platform.File, error) {
 // checkMode returns an error if a sibling that was there lets in fewer users than were asked
 // for. It widens one that is certain to be ours.
 func (p *place) checkMode(f *platform.File) error {
-	perm := p.file.Perm
+	perm := p.file.siblingPerm()
 	if perm == 0 {
 		return nil
 	}
@@ -96,7 +100,7 @@ func (p *place) notPermitted(err error) error {
 		return fmt.Errorf("%w (all users of a lock need write permission for its folder)", err)
 	case errors.Is(err, errMode) && info.Owner == os.Geteuid():
 		return fmt.Errorf("%w: its mode is %04o, and %04o is asked for; holdfast does not change a file that may be another's: change its mode, or remove it while nobody uses the lock",
-			err, info.Mode.Perm(), p.file.Perm)
+			err, info.Mode.Perm(), p.file.siblingPerm())
 	}
 	return fmt.Errorf("%w: it is %s's, with mode %04o, and this is %s; all users of a lock must ask for one mode that lets them in: 0660 for a group, 0666 for all",
 		err, platform.UserName(info.Owner), info.Mode.Perm(), platform.User())

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Claim is a claim on an id, as it is on disk. Its nonce is the right to release
@@ -168,14 +170,15 @@ func newConflict(id string, locked *lock.ErrLocked) *ConflictError {
 	if locked.Info != nil {
 		c.Holder = newClaim(id, locked.Path, *locked.Info)
 	}
-	written := ""
-	if info, err := os.Lstat(locked.Path); err == nil {
-		written = fmt.Sprintf(" (file written %s)", info.ModTime().UTC().Format(timeFormat))
-	}
+	written := writtenAt("file", locked.Path)
 	switch {
 	case locked.Evidence == lock.EvidenceBeingReclaimed:
-		c.Detail = fmt.Sprintf("the claim at %s%s is being taken over: its marker, %s.reclaim, is another's; "+
-			"if no dispatcher is at work, remove the marker", locked.Path, written, locked.Path)
+		marker := locked.Path + ".reclaim"
+		c.Detail = fmt.Sprintf("the claim at %s is being taken over: its marker, %s%s, is another's; "+
+			"if no dispatcher is at work, remove the marker", locked.Path, marker, writtenAt("marker", marker))
+	case locked.Evidence == lock.EvidenceNotPermitted:
+		c.Detail = fmt.Sprintf("%s%s is %s, and not for this user to read; ask that user, or root, "+
+			"to remove it once it is certain that no dispatcher is at work", locked.Path, written, ownerOf(locked.Path))
 	case locked.Evidence == lock.EvidenceNotALockFile:
 		c.Detail = fmt.Sprintf("the file at %s is empty or corrupt, or a claim on another id%s; "+
 			"remove it by hand once it is certain that no dispatcher is at work", locked.Path, written)
@@ -189,4 +192,48 @@ func newConflict(id string, locked *lock.ErrLocked) *ConflictError {
 			c.Holder.PID, c.Holder.Hostname, c.Holder.CreatedAt, written, locked.Evidence, locked.Path)
 	}
 	return c
+}
+
+// writtenAt says when a file was written; nothing if it is not there.
+func writtenAt(what, path string) string {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s written %s)", what, info.ModTime().UTC().Format(timeFormat))
+}
+
+// ownerOf says whose a file is, and its mode.
+func ownerOf(path string) string {
+	info, _, err := platform.Look(path)
+	if err != nil || info.Owner < 0 {
+		return "another user's"
+	}
+	return fmt.Sprintf("%s's, with mode %04o", platform.UserName(info.Owner), info.Mode.Perm())
+}
+
+// notPermitted makes a conflict of an error of the system, if that is because of a file of
+// another user's: as long as it is there, the id may be claimed. Otherwise it returns nil.
+func notPermitted(ctx context.Context, id string, file lock.File, err error) *ConflictError {
+	if !errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	// What stands for a claim first.
+	for _, path := range []string{file.Path, file.Path + ".reclaim", file.Path + ".flock"} {
+		info, _, lerr := platform.Look(path)
+		if lerr != nil || info.Owner < 0 || info.Owner == os.Geteuid() {
+			continue
+		}
+		locked := &lock.ErrLocked{Path: file.Path, State: lock.StateUnknown, Evidence: lock.EvidenceNotPermitted}
+		if s, ierr := file.Inspect(ctx); ierr == nil && s.State != lock.StateFree {
+			locked.State, locked.Evidence, locked.Info = s.State, s.Evidence, s.Info
+		}
+		c := newConflict(id, locked)
+		if locked.State != lock.StateHeld {
+			c.Detail = fmt.Sprintf("%s%s is %s, and this is %s, who can't take it over (%v); ask that user, or root, "+
+				"to remove it once it is certain that no dispatcher is at work", path, writtenAt("file", path), ownerOf(path), platform.User(), err)
+		}
+		return c
+	}
+	return nil
 }

@@ -227,6 +227,26 @@ func TestAcquire_WrongIDNeverRemoved(t *testing.T) {
 	}
 }
 
+// TestAcquire_MarkerAge: over another's marker, the conflict tells how old that is, as it may be
+// what a crash has left; and not how old the claim is.
+func TestAcquire_MarkerAge(t *testing.T) {
+	dir := t.TempDir()
+	live := startChild(t, t.TempDir()).Cmd.Process.Pid
+	put(t, lockPath(dir), foreign(t, nil))
+	marker := lockPath(dir) + ".reclaim"
+	put(t, marker, foreign(t, fields{"pid": live}))
+	age(t, marker)
+	c := conflict(t, dir)
+	for _, part := range []string{marker + " (marker written 2001-02-03T04:05:06.000Z)", "remove the marker"} {
+		if !strings.Contains(c.Detail, part) {
+			t.Errorf("no %q in: %s", part, c.Detail)
+		}
+	}
+	if strings.Contains(c.Detail, "file written") {
+		t.Errorf("the claim's age is in: %s", c.Detail)
+	}
+}
+
 // TestAcquire_NotAFile: nor is what is no file at all, and nobody hangs on it.
 func TestAcquire_NotAFile(t *testing.T) {
 	for name, make := range map[string]func(path string) error{

@@ -19,6 +19,9 @@
 // it. They take over a dead holder's file under DIR/ID.lock.reclaim, created with O_EXCL
 // and kept open.
 //
+// A claim has mode 0644, whatever the umask, as other programs' have: whoever comes to the
+// folder can read it. Who may write to the folder can take part.
+//
 // Age decides nothing here. A claim is taken over only if its holder is proven dead: by the
 // kernel lock of its file, if the holder took one, so that a pid which was used again does
 // not keep an id for ever; or else by its pid, on the same host. A file that is empty,
@@ -70,6 +73,10 @@ type Locks struct {
 	Observer lock.Observer
 }
 
+// perm is the mode that the format's own programs give their files: whoever may come to the
+// folder reads who has a claim.
+const perm = 0o644
+
 // Acquire claims an id, and does not wait.
 //
 // On success the claim is on disk, and its Release gives it up. When somebody else has it,
@@ -87,6 +94,7 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 		Path:       path,
 		Cmd:        "dispatch " + id,
 		StaleAfter: -1, // a claim is never taken by its age
+		Perm:       perm,
 		Tidy:       true,
 		Observer:   l.Observer,
 		Format: &lock.Format{
@@ -109,6 +117,9 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 	if errors.As(err, &locked) {
 		return nil, newConflict(id, locked)
 	} else if err != nil {
+		if c := notPermitted(ctx, id, file, err); c != nil {
+			return nil, c
+		}
 		return nil, fmt.Errorf("dispatch: %w", err)
 	}
 	claim := newClaim(id, path, held.Info())

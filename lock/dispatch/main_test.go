@@ -41,6 +41,15 @@ func claimAsTold(locks dispatch.Locks) {
 			fmt.Println(outcome, err)
 			continue
 		}
+		if uid, ok := strings.CutPrefix(orders.Text(), "become "); ok {
+			fmt.Println(become(uid))
+			continue
+		}
+		if orders.Text() == "read" { // as other programs do
+			data, err := os.ReadFile(lockPath(locks.Dir))
+			fmt.Println(len(data) > 0, err)
+			continue
+		}
 		var err error
 		if claim, err = locks.Acquire(context.Background(), orders.Text()); err != nil {
 			fmt.Println("error:", err)
@@ -49,6 +58,9 @@ func claimAsTold(locks dispatch.Locks) {
 		fmt.Println("claimed", claim.Nonce)
 	}
 }
+
+// become makes this process another user's, with a umask that lets nobody in.
+var become func(uid string) error
 
 var check = testkit.Check
 
