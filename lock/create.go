@@ -237,10 +237,17 @@ const nonceLength = 26
 
 // encode encodes a claim of ours, with the fields of Format.Fields.
 func (a *attempt) encode(c LockInfo) ([]byte, error) {
-	if a.file.Format == nil || a.file.Format.Fields == nil {
-		return c.encode(nil)
+	var fields map[string]string
+	if a.file.Format != nil && a.file.Format.Fields != nil {
+		fields = a.file.Format.Fields(c)
 	}
-	return c.encode(a.file.Format.Fields(c))
+	data, err := c.encode(fields)
+	if err == nil && a.file.ownParse() { // before anybody is shut out by a file that nobody can read
+		if _, err = a.decode(data); err != nil && !errors.Is(err, errParse) {
+			err = fmt.Errorf("%w, which can't read a claim of this File's own: %w", errParse, err)
+		}
+	}
+	return data, err
 }
 
 // renews reports whether others may have to judge this holder by age, because

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"time"
@@ -70,6 +71,8 @@ func (f *finding) read(p *place, file *platform.File) (err error) {
 	f.claim, err = p.decode(f.data)
 	switch {
 	case err == nil:
+	case errors.Is(err, errParse):
+		return err
 	case p.file.ownParse() && !(f.info.Marked() && f.isDebris()):
 		f.content, f.claim = contentAlien, nil
 	// Somebody's data may lie at the path by mistake. Only a caller who says that age
@@ -102,6 +105,9 @@ func (p *place) decode(data []byte) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.CreatedAt.IsZero() {
+		return nil, fmt.Errorf("%w, which returned neither an error nor a CreatedAt", errParse)
+	}
 	c := &claim{LockInfo: LockInfo{PID: info.PID, CreatedAt: info.CreatedAt, Cmd: info.Cmd, Nonce: info.Nonce, Hostname: info.Hostname}}
 	if ours := decodeOurs(data); ours != nil {
 		ours.PID, ours.CreatedAt, ours.Cmd = c.PID, c.CreatedAt, c.Cmd
@@ -109,6 +115,9 @@ func (p *place) decode(data []byte) (*claim, error) {
 	}
 	return c, c.check()
 }
+
+// errParse is the error for a Format that breaks its promise.
+var errParse = fmt.Errorf("%w: the fault is in Format.Parse", ErrInvalidName)
 
 // isDebris reports whether a file without a claim holds only what a crash leaves of one:
 // its beginning, or NULs (after a loss of power).
