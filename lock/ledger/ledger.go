@@ -230,7 +230,7 @@ func (l Ledger) file(o lock.Observer) lock.File {
 		StaleAfter: -1, // not by age: it would be a guess
 		Observer:   o,
 		Format: &lock.Format{Fields: func(c lock.LockInfo) map[string]string {
-			return map[string]string{"agent_id": l.agent(), "acquired_at": c.CreatedAt.Format(time.RFC3339)}
+			return map[string]string{"agent_id": l.agent(), "acquired_at": c.CreatedAt.Format(time.RFC3339Nano)}
 		}},
 	}
 }

@@ -21,6 +21,7 @@ func TestLocked_LockFile(t *testing.T) {
 	for _, agent := range []string{"prover-1", "", `a "b" \`, "ümlaut"} {
 		l := fresh(t)
 		l.AgentID = agent
+		began := time.Now()
 		err := l.Locked(background, func(context.Context, *ledger.Writer) error {
 			info, err := os.Lstat(at(l, "ledger.lock"))
 			if err != nil || info.Mode().Perm() != 0o600 {
@@ -38,8 +39,8 @@ func TestLocked_LockFile(t *testing.T) {
 			if err := json.Unmarshal(data, &claim); err != nil {
 				return err
 			}
-			when, err := time.Parse(time.RFC3339, claim.AcquiredAt)
-			if err != nil || !when.Equal(claim.CreatedAt.Truncate(time.Second)) || !strings.HasSuffix(claim.AcquiredAt, "Z") {
+			when, err := time.Parse(time.RFC3339Nano, claim.AcquiredAt)
+			if err != nil || !when.Equal(claim.CreatedAt) || when.Before(began) || !strings.HasSuffix(claim.AcquiredAt, "Z") {
 				t.Errorf("acquired_at %s, %v; created_at %v", claim.AcquiredAt, err, claim.CreatedAt)
 			}
 			if claim.PID != os.Getpid() || claim.Nonce == "" || agent != "" && claim.AgentID != agent || claim.AgentID == "" {
