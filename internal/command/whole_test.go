@@ -15,6 +15,7 @@ import (
 func TestRun_Whole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slots.lock")
 	one, two := holdPermit(t, path, "one"), holdPermit(t, path, "two")
+	wantCode(t, exitNotHad, "run", "-timeout", "10ms", path, "--", "true")
 	whole := start(t, append([]string{"run", "-label", "whole", path, "--"}, role(t, "hold")...)...)
 	whole.await("waiting for " + path + ", as permits of it are held")
 	whole.await(": two, since ")

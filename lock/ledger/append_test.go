@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -209,4 +211,31 @@ func TestAppend_LockRemoved(t *testing.T) {
 	complains(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }), lock.ErrLost)
 	l.Observer = nil
 	holds(t, l, "1", "2", "3")
+}
+
+// TestAppend_Synced: the name of each folder that is made is on disk, and that of the event. So
+// the folder that a new one is in is synced, and then the ledger's.
+func TestAppend_Synced(t *testing.T) {
+	above := t.TempDir()
+	dir := filepath.Join(above, "proof")
+	var synced []string
+	l := ledger.Ledger{Dir: dir}.Synced(func(path string) { synced = append(synced, path) })
+	must(t, l, "1", 1)
+	if want := []string{above, dir, filepath.Join(dir, "ledger")}; !slices.Equal(synced, want) {
+		t.Errorf("synced %q, want %q", synced, want)
+	}
+	synced = nil
+	must(t, l, "2", 2)
+	if want := []string{filepath.Join(dir, "ledger")}; !slices.Equal(synced, want) {
+		t.Errorf("the second time: synced %q, want %q", synced, want)
+	}
+	synced = nil
+	if _, err := l.AppendBatch(background, [][]byte{[]byte("3"), []byte("4")}); err != nil || len(synced) == 0 {
+		t.Errorf("a batch: %v; synced %q", err, synced)
+	}
+	synced, l.NoSync = nil, true
+	must(t, l, "5", 5)
+	if len(synced) > 0 {
+		t.Errorf("without sync: synced %q", synced)
+	}
 }

@@ -243,6 +243,7 @@ func TestBatch_NotDecided(t *testing.T) {
 	draft := fmt.Sprintf(goldenTemp, 1)
 	for name, head := range map[string]string{
 		"no hint": "", "long ago": fmt.Sprintf(`{"sequence":2,"swept_at":%q}`, time.Now().Add(-25*time.Hour).Format(time.RFC3339)),
+		"by a clock that was set back since": fmt.Sprintf(`{"sequence":2,"swept_at":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339)),
 	} {
 		write(t, l, draft, `"draft"`)
 		remove(t, l, ".head")

@@ -60,6 +60,9 @@ type Ledger struct {
 
 	// Observer is told what becomes of the lock.
 	Observer lock.Observer
+
+	// Only tests set this: it is told which folders are synced.
+	synced func(path string)
 }
 
 // Append appends an event, which is one JSON value, and returns its sequence number, which
@@ -186,10 +189,21 @@ func (l Ledger) mkdir(path string) error {
 	switch err := os.Mkdir(path, 0o777); {
 	case errors.Is(err, fs.ErrExist):
 		return nil
-	case err != nil || l.NoSync:
+	case err != nil:
 		return err
 	}
-	return platform.SyncFolder(filepath.Dir(path))
+	return l.syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes the names in a folder outlive a crash of the machine.
+func (l Ledger) syncFolder(path string) error {
+	if l.NoSync {
+		return nil
+	}
+	if l.synced != nil {
+		l.synced(path)
+	}
+	return platform.SyncFolder(path)
 }
 
 func (l Ledger) check() error {

@@ -1,8 +1,11 @@
 package ledger_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/lock/ledger"
@@ -112,4 +115,53 @@ func TestBatch_FileMissing(t *testing.T) {
 	write(t, l, temps[1], `"part 2"`)
 	must(t, l, "6", 6)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`, "6")
+}
+
+// TestBatch_FilesMissing: whichever files of a decided batch are missing, nothing is appended,
+// and nothing given up without a word; save where the first ones are missing, as they are once
+// they are published.
+func TestBatch_FilesMissing(t *testing.T) {
+	for missing := 1; missing < 1<<3; missing++ {
+		if missing&(missing+1) == 0 { // the first ones
+			continue
+		}
+		l := decided(t, 2, 0, 0)
+		for i := range 3 {
+			if missing>>i&1 != 0 {
+				remove(t, l, fmt.Sprintf(goldenTemp, i+1))
+			}
+		}
+		before := files(t, l)
+		n, err := l.Append(background, []byte("1"))
+		if n != 0 || !errors.Is(err, ledger.ErrDamaged) || files(t, l) != before {
+			t.Errorf("without those of %03b: appended %d, %v; there is %s, and was %s", missing, n, err, files(t, l), before)
+		}
+	}
+}
+
+// TestBatch_NothingGivenUp: what was decided stays, whatever goes wrong behind that: here there
+// are no numbers left.
+func TestBatch_NothingGivenUp(t *testing.T) {
+	l := fresh(t)
+	write(t, l, "event-000001.json", "1")
+	write(t, l, fmt.Sprintf("event-%d.json", int64(greatest-1)), "1")
+	write(t, l, ".head", fmt.Sprintf(`{"sequence":%d}`, int64(greatest-1)))
+	err := l.Locked(background, func(_ context.Context, w *ledger.Writer) error {
+		for range 2 { // the second one has to finish first
+			n, err := w.Append([]byte(`"a"`), []byte(`"b"`), []byte(`"c"`))
+			if n != 0 || err == nil {
+				t.Errorf("appended %d, %v", n, err)
+			}
+			if got := files(t, l); strings.Count(got, ".tmp") != 2 || !strings.HasPrefix(got, ".batch ") {
+				t.Errorf("there are %s", got)
+			}
+		}
+		return nil
+	})
+	check(t, err)
+	_, err = l.AppendBatch(background, [][]byte{[]byte(`"d"`), []byte(`"e"`)})
+	complains(t, err, ledger.ErrDamaged)
+	if got := files(t, l); strings.Count(got, ".tmp") != 2 || !strings.HasPrefix(got, ".batch ") {
+		t.Errorf("in the end there are %s", got)
+	}
 }

@@ -307,10 +307,7 @@ func (w *Writer) writeTemp(name string, contents []byte) error {
 }
 
 func (w *Writer) syncFolder() error {
-	if w.ledger.NoSync {
-		return nil
-	}
-	if err := platform.SyncFolder(w.ledger.folder()); err != nil {
+	if err := w.ledger.syncFolder(w.ledger.folder()); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	return nil

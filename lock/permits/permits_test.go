@@ -324,3 +324,50 @@ func below(dir string) {
 		}
 	}
 }
+
+// stubborn is an engine whose gate says of each release that it failed, as a file that can't be
+// removed does, or that it was lost.
+type stubborn struct {
+	lock.Dir
+	err error
+}
+
+func (l stubborn) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
+	return l.held(k)(l.Dir.Acquire(ctx, k))
+}
+
+func (l stubborn) TryAcquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
+	return l.held(k)(l.Dir.TryAcquire(ctx, k))
+}
+
+func (l stubborn) held(k lock.Key) func(lock.Hold, error) (lock.Hold, error) {
+	return func(h lock.Hold, err error) (lock.Hold, error) {
+		if err == nil && k == key {
+			h = stuck{h, l.err}
+		}
+		return h, err
+	}
+}
+
+type stuck struct {
+	lock.Hold
+	err error
+}
+
+func (h stuck) Release() error { return errors.Join(h.err, h.Hold.Release()) }
+
+// TestGateFails: who can't give up the gate has no permit, and nobody else has theirs. A gate
+// that was lost is no loss.
+func TestGateFails(t *testing.T) {
+	dir := lock.Dir{Path: t.TempDir()}
+	mine := errors.New("mine")
+	for _, acquire := range []func(*permits.Pool, context.Context) (*permits.Permit, error){(*permits.Pool).Acquire, (*permits.Pool).TryAcquire} {
+		if held, err := acquire(permits.New(stubborn{dir, mine}, key, 2), t.Context()); held != nil || !errors.Is(err, mine) {
+			t.Errorf("%v, %v; want %v", held, err, mine)
+		}
+		wantFree(t, permits.New(dir, key, 2), 2)
+		held, err := acquire(permits.New(stubborn{dir, lock.ErrLost}, key, 2), t.Context())
+		testkit.Check(t, err)
+		testkit.Check(t, held.Release())
+	}
+}
