@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,4 +90,19 @@ func TestOtherProgramsFile(t *testing.T) {
 // same compares claims; times in different zones may be the same.
 func same(a, b claims.Claim) bool {
 	return a.NodeID == b.NodeID && a.Owner == b.Owner && a.AcquiredAt.Equal(b.AcquiredAt) && a.ExpiresAt.Equal(b.ExpiresAt)
+}
+
+// TestFormat_UTC: whatever the zone of the clock, times are written in UTC, as other programs
+// write them.
+func TestFormat_UTC(t *testing.T) {
+	dir := t.TempDir()
+	c := newClock()
+	m := manager(dir, c)
+	m.Now = func() time.Time { return c.now().In(time.FixedZone("", 2*60*60)) }
+	claim(t, m, "1", "a")
+	for _, text := range []string{read(t, filepath.Join(dir, "ledger", "event-000001.json")), read(t, lockFile(dir, "1"))} {
+		if !strings.Contains(text, `"2024-01-15T10:30:00.123456789Z"`) || strings.Contains(text, "+02:00") {
+			t.Errorf("%s", text)
+		}
+	}
 }

@@ -234,6 +234,15 @@ func TestSnapshot_When(t *testing.T) {
 	if _, err := m.Claim(t.Context(), "5", "b"); !errors.Is(err, claims.ErrClaimed) || !at(102) {
 		t.Errorf("a claim that was refused has left no snapshot: %v", err)
 	}
+	for _, owner := range []string{"b", "c"} { // by one who has just left one
+		if _, err := m.Claim(t.Context(), "5", owner); !errors.Is(err, claims.ErrClaimed) || !at(102) {
+			t.Errorf("another snapshot, without further events, or %v", err)
+		}
+	}
+	fill(t, dir, 103)
+	if _, err := m.Claim(t.Context(), "5", "b"); !errors.Is(err, claims.ErrClaimed) || !at(102) {
+		t.Errorf("after a further event: another snapshot, or %v", err)
+	}
 	fill(t, dir, 203)
 	if _, err := manager(dir, c).Reap(t.Context()); err != nil || !at(102) {
 		t.Errorf("after 101 further events, with two claims: another snapshot, %v", err)

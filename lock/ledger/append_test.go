@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/ledger"
@@ -209,6 +210,15 @@ func TestAppend_LockRemoved(t *testing.T) {
 	_, err := l.AppendIfSequence(background, []byte("4"), 2)
 	complains(t, err, ledger.ErrSequenceMismatch)
 	complains(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }), lock.ErrLost)
+	empty := fresh(t)
+	empty.Observer = observer(func(e lock.Event) {
+		if e.Kind == lock.EventAcquired {
+			remove(t, empty, "ledger.lock")
+		}
+	})
+	if n, err := empty.AppendBatch(background, nil); n != 0 || !errors.Is(err, lock.ErrLost) { // nothing was appended
+		t.Errorf("no events: %d, %v", n, err)
+	}
 	l.Observer = nil
 	holds(t, l, "1", "2", "3")
 }
@@ -237,5 +247,14 @@ func TestAppend_Synced(t *testing.T) {
 	must(t, l, "5", 5)
 	if len(synced) > 0 {
 		t.Errorf("without sync: synced %q", synced)
+	}
+}
+
+// TestAppend_Timeout: a wait has a limit, unless the caller says otherwise.
+func TestAppend_Timeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 1: 1, -1: -1} {
+		if got := (ledger.Ledger{Timeout: timeout}).Patience(); got != want {
+			t.Errorf("Timeout %v: it waits %v, want %v", timeout, got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -276,5 +277,25 @@ func TestSweep_OthersData(t *testing.T) {
 	}
 	if _, err := os.Lstat(at(l, ".event-x.tmp")); err == nil {
 		t.Error("the temporary file is there")
+	}
+}
+
+// TestBatch_InTheWay: what another has put where the decision is to be stays as it is, and
+// nothing of ours is left.
+func TestBatch_InTheWay(t *testing.T) {
+	l := filled(t, 1)
+	err := l.Locked(background, func(_ context.Context, w *ledger.Writer) error {
+		write(t, l, ".batch", "theirs")
+		if n, err := w.Append([]byte("2"), []byte("3")); n != 0 || !errors.Is(err, fs.ErrExist) {
+			t.Errorf("appended %d, %v", n, err)
+		}
+		return nil
+	})
+	check(t, err)
+	if got, want := files(t, l), ".batch event-000001.json"; got != want {
+		t.Errorf("there are %s; want %s", got, want)
+	}
+	if data, err := os.ReadFile(at(l, ".batch")); string(data) != "theirs" {
+		t.Errorf("%q, %v", data, err)
 	}
 }

@@ -1,6 +1,12 @@
 package ledger
 
-import "iter"
+import (
+	"iter"
+	"time"
+)
+
+// Patience is how long appending waits for the lock.
+func (l Ledger) Patience() time.Duration { return l.timeout() }
 
 // Synced returns l with a function that is told which folders are synced.
 func (l Ledger) Synced(synced func(path string)) Ledger {

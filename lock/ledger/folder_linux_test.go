@@ -241,3 +241,22 @@ func TestLedger_NoFolder(t *testing.T) {
 		t.Errorf("the file in its place: %q, %v", data, err)
 	}
 }
+
+// TestLocked_ReleaseFails: a lock file that can't be removed undoes nothing, keeps nobody out, and
+// is no error.
+func TestLocked_ReleaseFails(t *testing.T) {
+	if !testkit.AsNobody(t) {
+		return
+	}
+	l := filled(t, 1)
+	err := l.Locked(background, func(_ context.Context, w *ledger.Writer) error {
+		_, err := w.Append([]byte("2"))
+		return errors.Join(err, os.Chmod(at(l, ""), 0o555))
+	})
+	check(t, errors.Join(err, os.Chmod(at(l, ""), 0o755)))
+	if !testkit.Exists(at(l, "ledger.lock")) {
+		t.Fatal("the release has not failed")
+	}
+	must(t, l, "3", 3)
+	holds(t, l, "1", "2", "3")
+}

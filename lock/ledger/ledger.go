@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -119,11 +120,7 @@ func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) er
 	}
 	watch := &watch{next: l.Observer}
 	f := l.file(watch)
-	timeout := l.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	held, err := f.AcquireWithin(ctx, timeout)
+	held, err := f.AcquireWithin(ctx, l.timeout())
 	if err != nil {
 		return l.explain(err, f.Path)
 	}
@@ -228,6 +225,9 @@ func (l Ledger) prefix() string {
 	}
 	return l.Prefix
 }
+
+// timeout is how long to wait for the lock, as File.AcquireWithin has it.
+func (l Ledger) timeout() time.Duration { return cmp.Or(l.Timeout, DefaultTimeout) }
 
 func (l Ledger) agent() string {
 	if l.AgentID != "" {
