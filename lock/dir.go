@@ -115,19 +115,20 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 		if !exists(d.Path) && exists(filepath.Dir(d.Path)) {
 			return // nobody has acquired anything yet
 		}
-		list := readList()
-		for status, err := range List(ctx, d.Path+string(filepath.Separator)+".") {
-			key, ok := d.key(status.Path)
-			if ok && err == nil {
-				status, err = d.judge(ctx, key, status, list)
+		at := func(path string) (File, bool) {
+			key, ok := d.key(path)
+			if !ok {
+				return File{}, false
 			}
+			f, err := d.At(key)
+			return f, err == nil
+		}
+		for status, err := range listBy(ctx, d.Path+string(filepath.Separator)+".", at) {
+			key, _ := d.key(status.Path)
 			if err != nil {
 				if !yield(Entry{Key: key}, err) {
 					return
 				}
-				continue
-			}
-			if !ok {
 				continue
 			}
 			for _, e := range status.Entries(key) {
@@ -149,23 +150,6 @@ func (d Dir) absolute() (Dir, error) {
 	}
 	d.Path = path
 	return d, nil
-}
-
-// judge looks again at what List found, if File has settings by which acquiring would judge
-// it otherwise.
-func (d Dir) judge(ctx context.Context, key Key, s Status, list *kernelList) (Status, error) {
-	if !d.File.ownParse() && d.File.StaleAfter == 0 {
-		return s, nil
-	}
-	f, err := d.At(key)
-	if err != nil {
-		return s, err
-	}
-	p, err := f.locate()
-	if err != nil {
-		return s, err
-	}
-	return p.inspect(ctx, list)
 }
 
 // key is the inverse of At. It returns false for a path that At does not make.

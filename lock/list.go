@@ -11,26 +11,39 @@ import (
 )
 
 // List inspects every lock below a folder, in the order of their paths: each lock file that
-// has its sibling beside it, each sibling alone (a free lock), and each file named *.lock
-// that holds a claim. Symbolic links to folders are not followed.
+// has its sibling beside it, each sibling alone (a free lock), and each file named *.lock,
+// save those of which Inspect says that they are not lock files (EvidenceNotALockFile): a
+// package manager's yarn.lock, a symbolic link. So an empty file is listed, as Acquire would
+// wait for it; and so is one that this user may not read. A lock file of another name that has
+// no sibling is not found. Symbolic links to folders are not followed.
 //
 // What can't be read comes as an error with its path, and the walk goes on. The cause of a
 // ctx that is done is the last error.
 func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
+	return listBy(ctx, dir, func(path string) (File, bool) { return File{Path: path}, true })
+}
+
+// listBy is List, of the locks for which at has a File, each judged by the settings of that.
+func listBy(ctx context.Context, dir string, at func(path string) (File, bool)) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		list := readList()
+		kernel := readList()
+		told := map[string]bool{} // at the lock file, so not again at its sibling
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			status := Status{Path: path}
-			if err == nil && entry.IsDir() {
-				return nil
-			}
 			if err == nil {
-				var is bool
-				if status, is, err = inspectFound(ctx, path, list); !is && err == nil {
+				lockPath, sibling := strings.CutSuffix(path, siblingSuffix)
+				file, is := at(lockPath)
+				if entry.IsDir() || !is || told[lockPath] || !sibling && !strings.HasSuffix(path, ".lock") {
 					return nil
+				}
+				if status, is, err = inspectFound(ctx, file, sibling, kernel); !is && err == nil {
+					return nil
+				}
+				if !sibling {
+					told[lockPath] = true
 				}
 			}
 			if !yield(status, err) {
@@ -44,21 +57,18 @@ func List(ctx context.Context, dir string) iter.Seq2[Status, error] {
 	}
 }
 
-// inspectFound inspects the lock that the file at path belongs to, if any. Of a lock's two
-// files only one leads to it.
-func inspectFound(ctx context.Context, path string, list *kernelList) (s Status, is bool, err error) {
-	lockPath, sibling := strings.CutSuffix(path, siblingSuffix)
-	if !sibling && (!strings.HasSuffix(path, ".lock") || exists(path+siblingSuffix)) {
-		return s, false, nil
-	}
-	p, err := File{Path: lockPath}.locate()
+// inspectFound inspects a lock of which the sibling was found, or else the lock file. It says
+// whether that is a lock.
+func inspectFound(ctx context.Context, file File, sibling bool, kernel *kernelList) (s Status, is bool, err error) {
+	p, err := file.locate()
 	if errors.Is(err, ErrInvalidName) {
 		return s, false, nil // "dir/.flock" belongs to nothing
 	} else if err != nil {
-		return s, false, err
+		return Status{Path: file.Path}, false, err
 	}
-	s, err = p.inspect(ctx, list)
-	return s, sibling || s.Info != nil || s.Evidence == EvidenceIncomplete, err
+	s, err = p.inspect(ctx, kernel)
+	// A lock file that is gone by now was just released.
+	return s, sibling || s.State != StateFree && s.Evidence != EvidenceNotALockFile, err
 }
 
 func exists(path string) bool {

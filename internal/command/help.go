@@ -250,7 +250,9 @@ const listSynopsis = "holdfast list [-waiting] [-json] DIR"
 
 const listHelp = `Tells of every lock below a folder what status tells of one: each lock file that
 has its LOCK.flock beside it, each LOCK.flock alone (a free lock), and each file
-named *.lock that holds a claim. Symbolic links below DIR are not followed.
+named *.lock, save those of which status says "not a lock file" (a yarn.lock). An empty
+file is listed: who wants that lock waits for it. Symbolic links below DIR are not
+followed.
 
   -waiting   also the waiters of each lock, below it, in the order of the queue
   -json      one line for each lock, as they are found, each like that of status
