@@ -86,6 +86,7 @@ type File struct {
 	repoID   string // not empty: its rules on bare claims count
 	clock    func() time.Time
 	pidAlive func(int) bool
+	pidAlone bool // age proves nothing of another program's claim
 
 	// Of Dir.At: the space's folder, which acquiring makes, with the one above it.
 	space string

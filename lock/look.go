@@ -178,7 +178,10 @@ func (p *place) facts(f *finding, kernel kernelFact) facts {
 	facts.origin = p.origin(c)
 	facts.shared = c.Mode == modeShared
 	facts.age = p.now().Sub(c.renewed())
-	if c.StaleAfter != 0 && facts.staleAfter >= 0 {
+	switch {
+	case !c.ours && p.file.pidAlone:
+		facts.staleAfter = -1
+	case c.StaleAfter != 0 && facts.staleAfter >= 0:
 		facts.staleAfter = c.StaleAfter
 	}
 	if facts.underLock = c.KernelLock != ""; facts.underLock {

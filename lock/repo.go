@@ -10,26 +10,39 @@ import (
 // RepoLock serialises the writers of one repository's data. It is a File with the interface
 // and the lock file of the agency command's own lock, to the letter (see FORMATS.md).
 //
-// That command's rules hold for its claims, a bare pid, created_at and cmd: such a claim is
-// stale when its pid is not alive, or when it is older than StaleAfter. Where the kernel
-// has proof, the proof wins. A holder proven to be alive keeps the lock, whatever its age,
-// and whatever IsPIDAlive says of its pid. One proven to be dead is taken over at once.
+// That command's rules hold for its claims, a bare pid, created_at and cmd. It has had two:
+//
+//   - such a claim is stale when its pid is not alive, or when it is older than StaleAfter;
+//   - with PIDAlone, which its newer versions do: when its pid is not alive, however old it is.
+//
+// By both, a file that holds no claim (it is empty, cut short, or garbage) is stale when it was
+// written longer ago than StaleAfter. Here, a claim without created_at is none.
+//
+// Where the kernel has proof, the proof wins. A holder proven to be alive keeps the lock,
+// whatever its age, and whatever IsPIDAlive says of its pid. One proven to be dead is taken
+// over at once.
 //
 // The zero value works, relative to the working directory.
 type RepoLock struct {
 	// DataDir is the folder that has, or is to have, the folder "repos".
 	DataDir string
-	// StaleAfter is File.StaleAfter; 0 means DefaultStaleAfter.
+	// StaleAfter is the age beyond which a claim that proves nothing, or a file that holds no
+	// claim, is a dead holder's. 0 means DefaultStaleAfter; a negative value, that age proves
+	// nothing of either.
 	StaleAfter time.Duration
 	// Now is the clock for what is written and for ages; nil means time.Now.
 	Now func() time.Time
 	// IsPIDAlive is asked about pids in claims that prove nothing; nil means
 	// the system's own check. It must say true when it can't tell.
 	IsPIDAlive func(pid int) bool
+	// PIDAlone leaves StaleAfter to files that hold no claim: another program's claim is stale
+	// when IsPIDAlive says so, and else it is held, at any age. The command's older versions,
+	// beside this one, still go by age.
+	PIDAlone bool
 }
 
 // NewRepoLock returns a RepoLock for a data folder with the defaults: StaleAfter
-// two hours, time.Now, and the system's check on pids.
+// two hours, for claims as well, time.Now, and the system's check on pids.
 func NewRepoLock(dataDir string) RepoLock {
 	return RepoLock{DataDir: dataDir, StaleAfter: DefaultStaleAfter, Now: time.Now, IsPIDAlive: pidAlive}
 }
@@ -57,6 +70,7 @@ func (l RepoLock) Lock(repoID string, cmd string) (unlock func() error, err erro
 		repoID:     repoID,
 		clock:      l.Now,
 		pidAlive:   l.IsPIDAlive,
+		pidAlone:   l.PIDAlone,
 	}
 	if file.StaleAfter == 0 {
 		file.StaleAfter = DefaultStaleAfter

@@ -186,6 +186,61 @@ func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
 	}
 }
 
+// TestRepoLock_PIDAlone: by the agency command's newer rule a claim that can be read is stale
+// when its pid is not alive, and only then; and what can't be read, when it is old.
+func TestRepoLock_PIDAlone(t *testing.T) {
+	const staleAfter = time.Hour // not the default: it is the caller's age that counts
+	now := time.Now()
+	claim := func(age time.Duration) string {
+		return fmt.Sprintf(`{"pid":4242,"created_at":%q,"cmd":"push"}`, now.Add(-age).Format(time.RFC3339Nano))
+	}
+	for name, test := range map[string]struct {
+		content  string
+		age      time.Duration // of the file
+		pidAlive bool
+		stale    bool // by the newer rule
+		older    bool // by the older one
+	}{
+		"claim, alive":                       {claim(0), 0, true, false, false},
+		"claim, alive and old":               {claim(1000 * time.Hour), 1000 * time.Hour, true, false, true},
+		"claim, alive and old, just touched": {claim(1000 * time.Hour), 0, true, false, true},
+		"claim, dead":                        {claim(0), 0, false, true, true},
+		"claim, dead and old":                {claim(1000 * time.Hour), 1000 * time.Hour, false, true, true},
+		"garbage":                            {"garbage", 0, false, false, false},
+		"garbage, nearly old":                {"garbage", staleAfter - time.Minute, false, false, false},
+		"garbage, old":                       {"garbage", staleAfter + time.Minute, true, true, true},
+		"empty":                              {"", 0, false, false, false},
+		"empty, old":                         {"", staleAfter + time.Minute, true, true, true},
+		"half a claim":                       {`{"pid":42`, 0, false, false, false},
+		"half a claim, old":                  {`{"pid":42`, staleAfter + time.Minute, true, true, true},
+		"no created_at":                      {`{"pid":4242}`, 0, false, false, false},
+		"no created_at, old":                 {`{"pid":4242}`, staleAfter + time.Minute, true, true, true},
+	} {
+		for pidAlone, stale := range map[bool]bool{true: test.stale, false: test.older} {
+			l := withPIDs(t.TempDir(), test.pidAlive)
+			l.PIDAlone, l.StaleAfter, l.Now = pidAlone, staleAfter, func() time.Time { return now }
+			putFile(t, repoLockPath(l.DataDir), []byte(test.content), now.Add(-test.age))
+			if !stale {
+				t.Run(name, func(t *testing.T) { repoIsLocked(t, l) })
+				continue
+			}
+			unlock, err := l.Lock(repoID, "push")
+			if err != nil {
+				t.Errorf("%s, with PIDAlone %v: %v, want it taken over", name, pidAlone, err)
+				continue
+			}
+			check(t, unlock())
+		}
+	}
+	// Age is not the only thing that counts for our own claims: one that its holder renews, as
+	// nothing else proves its life, is stale when that stops.
+	l := withPIDs(t.TempDir(), true)
+	l.PIDAlone = true
+	long := now.Add(-1000 * time.Hour)
+	putClaim(t, repoLockPath(l.DataDir), lock.LockInfo{PID: 4242, CreatedAt: long, RenewedAt: long, Nonce: "N", BootID: "b", Hostname: "elsewhere"})
+	check(t, lockRepo(t, l, "not renewed")())
+}
+
 // TestRepoLock_OtherProgramsSeeUs: with nothing but O_EXCL and the three fields
 // of a bare claim, another program finds us, and is kept out.
 func TestRepoLock_OtherProgramsSeeUs(t *testing.T) {

@@ -80,7 +80,7 @@ func repoIsOurs(t *testing.T, dataDir, cmd string) {
 
 func TestRepoLock_Defaults(t *testing.T) {
 	l := lock.NewRepoLock("data")
-	if l.DataDir != "data" || l.StaleAfter != 2*time.Hour || l.Now == nil || l.IsPIDAlive == nil {
+	if l.DataDir != "data" || l.StaleAfter != 2*time.Hour || l.Now == nil || l.IsPIDAlive == nil || l.PIDAlone {
 		t.Errorf("defaults are %+v", l)
 	}
 	if now := l.Now(); time.Since(now).Abs() > patience {
