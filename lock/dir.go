@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. Bytes of a space or a
@@ -15,7 +18,11 @@ import (
 // be copied, and used by several goroutines at once.
 type Dir struct {
 	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the folder
-	// above it is there.
+	// above it is there; only their owner can write to them, unless File.Perm lets others in.
+	//
+	// Who owns a folder can remove any lock in it. So, without a File.Perm, one that another
+	// user has made in a sticky folder (/tmp, where anybody may come first) is refused, with
+	// an error that matches fs.ErrPermission.
 	Path string
 	// File has the settings for all of the locks. Its Path is not used, nor Tidy: each lock is
 	// tidied up at release.
@@ -84,9 +91,13 @@ func (f File) makeFolders() error {
 	if !f.isOfDir() {
 		return nil
 	}
-	err := f.makeFolder(f.space)
+	dir := filepath.Dir(f.space)
+	err := f.madeByOther(dir)
+	if err == nil {
+		err = f.makeFolder(f.space)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = f.makeFolder(filepath.Dir(f.space)); err == nil || errors.Is(err, fs.ErrExist) {
+		if err = f.makeFolder(dir); err == nil || errors.Is(err, fs.ErrExist) {
 			err = f.makeFolder(f.space)
 		}
 	}
@@ -96,6 +107,21 @@ func (f File) makeFolders() error {
 		return pathError("make folder for", f.Path, err)
 	}
 	return nil
+}
+
+// madeByOther returns an error if the locks are for one user, and another one, who is not root,
+// owns a folder of theirs that lies in a sticky one. If it can't be looked at, what follows
+// fails.
+func (f File) madeByOther(folder string) error {
+	info, _, err := platform.Look(folder)
+	if err != nil || f.Perm != 0 || info.Owner <= 0 || info.Owner == os.Geteuid() {
+		return nil
+	}
+	if above, err := os.Stat(filepath.Dir(folder)); err != nil || above.Mode()&fs.ModeSticky == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is %s's, and lies where anybody may make a folder; its owner could remove any lock in it. Name another folder, or share the locks (Perm)",
+		fs.ErrPermission, folder, platform.UserName(info.Owner))
 }
 
 var errNoFolder = fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)

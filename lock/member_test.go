@@ -27,6 +27,7 @@ import (
 //	close all                          "closed": it has lost its files, as if it were ending
 //	become UID                         no answer; another user, with umask 077 (Linux, root)
 //	perm MODE                          no answer; File.Perm from here on
+//	key SPACE NAME                     no answer; the path is a Dir's, and this is the lock from here on
 //	status                             "STATE, EVIDENCE, USER"
 //	tidy folder                        each file that Tidy finds there, and "goes" or "stays"
 //	tidy                               no answer; it removes the sibling, too, from here on
@@ -69,6 +70,12 @@ func member(path string, orders *bufio.Scanner) {
 		case "perm":
 			n, _ := strconv.ParseUint(arg, 8, 32)
 			f.Perm = fs.FileMode(n)
+			continue
+		case "key":
+			space, name, _ := strings.Cut(arg, " ")
+			if f, err = (lock.Dir{Path: path, File: f}).At(lock.Key{Space: space, Name: name}); err != nil {
+				fmt.Println("error:", err)
+			}
 			continue
 		case "status":
 			s, err := f.Inspect(ctx)

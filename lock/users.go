@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,13 +35,17 @@ func keptBySticky(path string, info platform.Info) error {
 }
 
 // makeFolder makes a folder of a Dir. With a Perm, whoever may use the locks may make files
-// in it, whatever the umask; but what a default ACL takes away stays away.
+// in it, whatever the umask; but what a default ACL takes away stays away. Without one,
+// nobody else may: who may write to a folder can remove any lock in it. The error matches
+// fs.ErrExist if a folder is there, and may be used.
 func (f File) makeFolder(path string) error {
 	mode := f.Perm | f.Perm>>2&0o111 // who may read may enter
 	if f.Perm == 0 {
-		return os.Mkdir(path, 0o777)
+		mode = 0o755
 	}
-	if err := os.Mkdir(path, mode); err != nil {
+	if err := os.Mkdir(path, mode); errors.Is(err, fs.ErrExist) {
+		return cmp.Or(f.madeByOther(path), err)
+	} else if err != nil || f.Perm == 0 {
 		return err
 	}
 	if platform.HasDefaultACL(filepath.Dir(path)) {
