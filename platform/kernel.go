@@ -50,6 +50,11 @@ func (f *File) take(mode Mode, wait bool) error {
 	if err == nil || err == ErrBusy {
 		return err
 	}
+	return f.lockError(err)
+}
+
+// lockError says what a lock that could not be asked for has failed at.
+func (f *File) lockError(err error) error {
 	// ENOLCK is what NFS without a lock daemon answers, but also a kernel that is
 	// short of memory. Only the former may pass for "no kernel locks here".
 	if isNoLocks(err) {

@@ -1,0 +1,157 @@
+//go:build !portable
+
+package platform_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/platform"
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	roles["heir"] = func() {
+		path := os.Getenv(pathVar)
+		given, none := platform.Inherited(3), platform.Inherited(4)
+		own, err := platform.Open(path+".own", os.O_RDWR|os.O_CREATE)
+		if err == nil {
+			err = own.TryLock(platform.Exclusive)
+		}
+		ids := make([]platform.FileID, 2)
+		for i, path := range []string{path, path + ".own"} {
+			ids[i], _ = platform.IdentifyFile(path)
+		}
+		sayAndWait(map[string]bool{
+			"given": given != nil, "another": none != nil, "locked its own": err == nil,
+			"has it": platform.Inherits(ids[0]), "has its own by another": platform.Inherits(ids[1]),
+		})
+	}
+}
+
+// TestInheritable: a child that was given the open file has its lock, with its parent, and alone
+// when the parent has closed it; and can be told from who took it.
+func TestInheritable(t *testing.T) {
+	path := filepath.Join(listedDir(t), "file")
+	f := locked(t, path, platform.Exclusive)
+	if err := f.TryTurnstile(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := platform.IdentifyFile(path)
+	testkit.Check(t, err)
+	given, err := f.Inheritable()
+	testkit.Check(t, err)
+	defer given.Close()
+	if flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("any child of this process would have it: %#x, %v", flags, err)
+	}
+	if platform.Inherited(int(given.Fd())) != nil {
+		t.Error("what no child gets passes for what is handed to all")
+	}
+	if platform.Inherits(id) {
+		t.Error("this process took the lock itself")
+	}
+
+	cmd := testkit.Command(t, "heir")
+	cmd.Env = append(cmd.Env, pathVar+"="+path)
+	cmd.ExtraFiles = []*os.File{given}
+	child := testkit.StartCommand(t, cmd)
+	if said, want := child.Answer(), `{"another":false,"given":true,"has it":true,"has its own by another":false,"locked its own":true}`; said != want {
+		t.Errorf("the child says %s", said)
+	}
+	pid := cmd.Process.Pid
+	if platform.HasLeft(os.Getpid(), id) {
+		t.Error("who took it has it")
+	}
+	testkit.Check(t, given.Close())
+	testkit.Check(t, f.CloseLocked())
+	testkit.Check(t, f.CloseLocked())
+	if !platform.HasLeft(os.Getpid(), id) {
+		t.Error("who took it has closed it")
+	}
+	wantLock(t, "the child has it", path, platform.Exclusive, platform.ErrBusy)
+	other := open(t, path)
+	if err := other.TryTurnstile(); err != nil {
+		t.Errorf("the turnstile was left to the child: %v", err)
+	}
+	locks, err := platform.ListKernelLocks()
+	testkit.Check(t, err)
+	if heirs := locks.Heirs(id); !slices.Equal(heirs, []platform.Heir{{PID: pid, Taker: os.Getpid()}}) {
+		t.Errorf("the heirs are %+v", heirs)
+	}
+	own, err := platform.IdentifyFile(path + ".own")
+	testkit.Check(t, err)
+	if heirs := locks.Heirs(own); len(heirs) != 0 {
+		t.Errorf("what the child locked itself has heirs: %+v", heirs)
+	}
+	testkit.Check(t, child.End())
+	wantLock(t, "the child has ended", path, platform.Exclusive, nil)
+	if platform.HasLeft(pid, id) {
+		t.Error("of a process that has gone nothing is known")
+	}
+}
+
+// TestInherited_NotThere: a number that is no open file's.
+func TestInherited_NotThere(t *testing.T) {
+	for _, number := range []int{-1, 1 << 20} {
+		if f := platform.Inherited(number); f != nil {
+			t.Error(strconv.Itoa(number), f)
+		}
+	}
+}
+
+// TestHasLocked: of one descriptor, exclusively, and no other file's.
+func TestHasLocked(t *testing.T) {
+	dir := listedDir(t)
+	f, other := open(t, filepath.Join(dir, "file")), locked(t, filepath.Join(dir, "other"), platform.Exclusive)
+	self := os.Getpid()
+	has := func(when string, want bool) {
+		t.Helper()
+		if got := platform.HasLocked(self, f.Descriptor(), f.ID()); got != want {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	has("nobody", false)
+	testkit.Check(t, f.TryLock(platform.Shared))
+	has("as a reader", false)
+	testkit.Check(t, f.TryLock(platform.Exclusive))
+	has("exclusively", true)
+	for what, got := range map[string]bool{
+		"by another descriptor": platform.HasLocked(self, other.Descriptor(), f.ID()),
+		"another file":          platform.HasLocked(self, f.Descriptor(), other.ID()),
+		"by no descriptor":      platform.HasLocked(self, 1<<20, f.ID()),
+		"another process":       platform.HasLocked(os.Getppid(), f.Descriptor(), f.ID()),
+	} {
+		if got {
+			t.Error(what)
+		}
+	}
+	testkit.Check(t, f.Unlock())
+	has("let go", false)
+}
+
+// TestSayWaiting: the word is at the byte that is the time in Unix nanoseconds, as others read
+// it, and goes with the turnstile.
+func TestSayWaiting(t *testing.T) {
+	testkit.NeedsTurnstile(t)
+	path := filepath.Join(t.TempDir(), "file")
+	f, other := open(t, path), open(t, path)
+	since := time.Unix(1767323045, 678901234)
+	f.SayWaiting(since)
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: 1767323045678901234, Len: 1}
+	if err := unix.FcntlFlock(uintptr(other.Descriptor()), unix.F_OFD_GETLK, &l); err != nil || l.Type != unix.F_RDLCK {
+		t.Errorf("there is no word: %+v, %v", l, err)
+	}
+	if taken, err := other.TurnstileTaken(); err != nil || taken {
+		t.Errorf("the word passes for the turnstile: %v, %v", taken, err)
+	}
+	f.LeaveTurnstile()
+	if other.HasByteLock() {
+		t.Error("the word stays")
+	}
+}

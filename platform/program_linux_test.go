@@ -1,0 +1,102 @@
+package platform_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/platform"
+)
+
+func init() {
+	roles["odd name"] = func() {
+		// It is the first thread's name, and looks like the fields behind it.
+		if err := os.WriteFile("/proc/self/comm", []byte("a) Z 1 (b"), 0); err != nil {
+			panic(err)
+		}
+		sayAndWait(platform.Self())
+	}
+}
+
+// TestProbe_OddName: a process may have brackets and spaces in its name.
+func TestProbe_OddName(t *testing.T) {
+	var p platform.Process
+	child, _ := playRole(t, "odd name", &p)
+	if p.Start == 0 || p.PID != child.Process.Pid {
+		t.Fatalf("it is %+v", p)
+	}
+	for how, id := range identities(p) {
+		if how != "by pid alone" {
+			wantLiveness(t, how, id, platform.Alive)
+		}
+	}
+	self, err := platform.Identify(p.PID)
+	if err != nil || self.Start != p.Start {
+		t.Errorf("%+v, %v; want %+v", self, err, p)
+	}
+	if _, known := platform.Began(p.PID); !known {
+		t.Error("when it began is not known")
+	}
+}
+
+// TestProgramOf: its name, and none of its arguments, though it may show them as its name.
+func TestProgramOf(t *testing.T) {
+	if got, want := platform.ProgramOf(os.Getpid()), filepath.Base(os.Args[0]); got != want {
+		t.Errorf("this is %q, want %q", got, want)
+	}
+	cmd := testkit.Command(t, "wait")
+	cmd.Args[0] = "/opt/bin/agent --token s3cret /x/y"
+	child := testkit.StartCommand(t, cmd)
+	child.Answer()
+	if got := platform.ProgramOf(cmd.Process.Pid); got != "agent" {
+		t.Errorf("the child is %q", got)
+	}
+	testkit.Check(t, child.End())
+	if got := platform.ProgramOf(cmd.Process.Pid); got != "" {
+		t.Errorf("gone, and %q", got)
+	}
+}
+
+// TestAwaitExit_FirstThreadGone: a process is not on its way out as long as one of its threads
+// goes on.
+func TestAwaitExit_FirstThreadGone(t *testing.T) {
+	var p platform.Process
+	playRole(t, "leaderless", &p)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if l := platform.AwaitExit(ctx, p, 0); l != platform.Alive {
+		t.Errorf("liveness is %d, want %d", l, platform.Alive)
+	}
+}
+
+// TestOnceComplete: an answer that is not complete is given, and asked for again.
+func TestOnceComplete(t *testing.T) {
+	asked := 0
+	answer := platform.OnceComplete(func() (int, bool) { asked++; return asked, asked > 2 })
+	for i, want := range []int{1, 2, 3, 3, 3} {
+		if got := answer(); got != want {
+			t.Errorf("answer %d is %d, want %d", i+1, got, want)
+		}
+	}
+}
+
+// TestWatchExit_Stopped: who has ended a watch is not told of an exit.
+func TestWatchExit_Stopped(t *testing.T) {
+	for name, watch := range map[string]func(platform.Process) (*platform.Exit, error){
+		"told": platform.WatchExit, "looking": platform.PollExit,
+	} {
+		before := runtime.NumGoroutine()
+		exit, err := watch(platform.Self())
+		testkit.Check(t, err)
+		exit.Stop()
+		testkit.Eventually(t, "the watch is over", func() bool { return runtime.NumGoroutine() <= before })
+		select {
+		case <-exit.Exited():
+			t.Errorf("%s: of a process that lives", name)
+		default:
+		}
+	}
+}
