@@ -24,7 +24,7 @@ func (f File) Break(ctx context.Context) (Status, error) {
 	if dead := held.attempt.reclaimed; dead != nil {
 		found.State, found.Evidence, found.Info = StateDead, dead.Evidence, dead.Info
 	}
-	return found, held.releaseUnused()
+	return found, held.ReleaseUnused()
 }
 
 // BreakForce removes the lock file of a holder who may be alive or dead, if its claim has

@@ -42,6 +42,10 @@ const (
 	EvidencePowerLost        Evidence = "nothing but NULs, which a loss of power leaves"
 	EvidenceAged             Evidence = "older than the allowed age"
 
+	// Of nobody who is judged: why a holder called ReleaseAsDied.
+	EvidenceOwnerEnded Evidence = "its owner ended without releasing the lock"
+	EvidenceToldToEnd  Evidence = "its keeper was told to end"
+
 	// Of StateUnknown.
 	EvidenceNotALockFile     Evidence = "not a lock file"
 	EvidenceNotPermitted     Evidence = "not permitted to read it"

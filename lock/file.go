@@ -21,8 +21,8 @@ type File struct {
 	Cmd string
 
 	// OwnerPID, if set, is the process for whose life this one has the lock. The lock file
-	// tells people: they see a session of that process. Nothing else follows from it. See
-	// FileHold.SetOwnerPID.
+	// tells people: they see a session of that process. Nothing else follows from it. A holder
+	// whose owner ends before it calls ReleaseAsDied.
 	OwnerPID int
 
 	// StaleAfter is the age beyond which a claim that proves nothing is taken for a dead

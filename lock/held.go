@@ -34,11 +34,12 @@ type FileHold struct {
 	over     bool       // nothing is left to let go of
 	retrying bool       // a goroutine goes on letting go
 	isLost   bool
-	fence    int64    // 0: not asked for yet
-	before   memory   // of the sibling, as we found it; see recall
-	recalled bool     // before has been read
-	unused   bool     // nobody was given the lock, so it leaves no word
-	handed   *os.File // the own file, as children get it; nil without any
+	fence    int64     // 0: not asked for yet
+	before   memory    // of the sibling, as we found it; see recall
+	recalled bool      // before has been read
+	unused   bool      // nobody was given the lock, so it leaves no word
+	asDied   *Evidence // how ReleaseAsDied was told that it ended; nil for a release
+	handed   *os.File  // the own file, as children get it; nil without any
 }
 
 // hold turns an attempt that has the lock into a FileHold, and tells the Observer. If that
@@ -58,7 +59,7 @@ func (a *attempt) hold(own *ownFile) *FileHold {
 	told := false
 	defer func() {
 		if !told {
-			_ = h.releaseUnused()
+			_ = h.ReleaseUnused()
 		}
 	}()
 	if dead := a.reclaimed; dead != nil && (dead.Info == nil || dead.Info.Mode != modeShared) { // readers may just have left

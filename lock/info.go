@@ -126,10 +126,8 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 	b = strconv.AppendInt(append(b, `{"pid":`...), int64(c.PID), 10)
 	b = c.CreatedAt.AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
 	b = append(b, '"')
-	if c.OwnerPID != 0 {
-		b = append(append(b, ownerName...), ownerDigits(c.OwnerPID)...)
-	}
 	text(`,"cmd":`, c.Cmd)
+	number(`,"owner_pid":`, uint64(max(0, c.OwnerPID)))
 	b = append(b, `,"holdfast":1,`+notReleased...)
 	text(`,"nonce":`, c.Nonce)
 	text(`,"hostname":`, c.Hostname)
@@ -171,7 +169,7 @@ func (c *LockInfo) encode(further map[string]string) ([]byte, error) {
 }
 
 // fieldNames are the names of a claim's own fields.
-var fieldNames = []string{"pid", "created_at", "owner_pid", "cmd", "holdfast", "released", "nonce", "hostname", "user", "dir", "boot_id", "pid_ns",
+var fieldNames = []string{"pid", "created_at", "cmd", "owner_pid", "holdfast", "released", "nonce", "hostname", "user", "dir", "boot_id", "pid_ns",
 	"time_ns", "start", "pidfd", "kernel_lock", "lock_fd", "queue_fd", "mode", "renewed_at", "stale_after"}
 
 // appendJSON appends a string as JSON.

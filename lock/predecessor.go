@@ -16,7 +16,8 @@ type End string
 const (
 	// EndReleased: it gave up the lock.
 	EndReleased End = "released"
-	// EndDied: it died while it had the lock. Evidence says how that is known.
+	// EndDied: it died while it had the lock, or released it as if it had died (see
+	// FileHold.ReleaseAsDied): its work may be half done. Evidence says how that is known.
 	EndDied End = "died"
 	// EndPresumed: nothing but its age spoke against it, and it was taken for dead.
 	EndPresumed End = "taken for dead"
@@ -30,9 +31,10 @@ type Predecessor struct {
 	// Nonce are known.
 	Info LockInfo `json:"holder"`
 	How  End      `json:"how"`
-	// Ended is when it released the lock; zero if it did not, or that is not known.
+	// Ended is when it released the lock; zero if it died with it, or that is not known.
 	Ended time.Time `json:"ended,omitzero"`
-	// Evidence is why it was judged dead; empty for one who released.
+	// Evidence is why it was judged dead, or what ReleaseAsDied was told; empty for one that
+	// released.
 	Evidence Evidence `json:"evidence,omitempty"`
 	// Note is what it last said of its work (see FileHold.Note), and NotedAt when.
 	Note    string    `json:"note,omitempty"`
@@ -151,7 +153,14 @@ func (h *FileHold) rememberEnd() {
 	if len(claim) > maxRemembered {
 		_, claim = fitting(h.own.claim)
 	}
-	record := encodeEnd(claim, a.now(), EndReleased, "")
+	how, why := EndReleased, Evidence("")
+	if h.asDied != nil {
+		how, why = EndDied, *h.asDied
+	}
+	record := encodeEnd(claim, a.now(), how, why)
+	if len(record) > siblingSize-lastOffset {
+		record = encodeEnd(claim, a.now(), how, "")
+	}
 	if f := a.siblingLock; f != nil && !a.siblingGone {
 		if notAlien(f, a.siblingInfo) == nil {
 			_ = f.WriteAt(record, lastOffset)
@@ -177,9 +186,22 @@ func encodeEnd(claim []byte, ended time.Time, how End, e Evidence) []byte {
 	return endRecord(append(b, '}'))
 }
 
-// releaseUnused is Release for a lock that its caller never got. The one before stays the
-// predecessor of the next.
-func (h *FileHold) releaseUnused() error {
+// ReleaseAsDied is Release for a holder under whose lock work was cut short: the lock is free
+// afterwards, and the next holder's Predecessor has EndDied, with why as its Evidence. A
+// session's keeper calls it when the session's owner (File.OwnerPID) has ended without a
+// release. A why that is too long for the sibling's record is left out. For readers, and for a
+// lock that was released before, it is Release.
+func (h *FileHold) ReleaseAsDied(why Evidence) error {
+	h.mu.Lock()
+	h.asDied = &why
+	h.mu.Unlock()
+	return h.Release()
+}
+
+// ReleaseUnused is Release for a holder that has done nothing under the lock, such as one
+// whose caller has gone by then. It leaves no word: the one before stays the predecessor of the
+// next.
+func (h *FileHold) ReleaseUnused() error {
 	h.mu.Lock()
 	h.unused = true
 	h.mu.Unlock()

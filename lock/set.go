@@ -61,7 +61,7 @@ func acquireAll(ctx context.Context, files []File, acquire func(File, context.Co
 		held, err := acquire(f, ctx)
 		if err != nil {
 			for _, h := range slices.Backward(s.held) {
-				err = joined(err, h.(*FileHold).releaseUnused())
+				err = joined(err, h.(*FileHold).ReleaseUnused())
 			}
 			return nil, err
 		}

@@ -224,7 +224,7 @@ func (t *folderTidier) takeOver(a *attempt) (kept, error) {
 	}
 	held, err := a.file.orAsThere().TryAcquire(t.ctx)
 	if err == nil {
-		return "", held.releaseUnused() // the dead one stays the predecessor of the next
+		return "", held.ReleaseUnused() // the dead one stays the predecessor of the next
 	}
 	var locked *ErrLocked
 	if errors.As(err, &locked) {

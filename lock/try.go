@@ -48,7 +48,7 @@ func (f File) try(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	}
 	held, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil { // cancel beats acquire
-		return nil, joined(pathError("acquire", a.file.Path, contextError(ctx)), held.releaseUnused())
+		return nil, joined(pathError("acquire", a.file.Path, contextError(ctx)), held.ReleaseUnused())
 	}
 	return held, err
 }

@@ -83,7 +83,7 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 	case err == nil && ctx.Err() == nil:
 		return held, nil
 	case err == nil: // cancel beats acquire
-		rerr := held.releaseUnused()
+		rerr := held.ReleaseUnused()
 		return nil, joined(w.gaveUp(ctx, nil), rerr)
 	case ctx.Err() != nil:
 		return nil, w.gaveUp(ctx, err)

@@ -41,6 +41,7 @@ type hold interface {
 func (a *app) supervise(o runOptions, words *words, descendants *tree, held []hold, signals <-chan os.Signal) (code int, lost bool) {
 	cmd := exec.Command(o.command[0], o.command[1:]...)
 	if err := o.equip(cmd, held); err != nil {
+		a.giveBack(held)
 		return a.fail(err), false
 	}
 	// These are files, which the command inherits: nothing is copied in between.
@@ -48,6 +49,7 @@ func (a *app) supervise(o runOptions, words *words, descendants *tree, held []ho
 	cmd.SysProcAttr = dieWithUs()
 	started, ended := launch(cmd)
 	if err := <-started; err != nil {
+		a.giveBack(held)
 		return a.cannotRun(err), false
 	}
 	var died <-chan os.Signal

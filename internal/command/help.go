@@ -81,7 +81,7 @@ func (a *app) usage(c *command) string {
 	return c.synopsis + "\n       " + c.database.synopsis
 }
 
-const runSynopsis = "holdfast run [-try] [-timeout D] [-shared | -permits N] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-mode MODE] [-require-kernel-lock] LOCK... -- COMMAND..."
+const runSynopsis = "holdfast run [-also LOCK]... [-try] [-timeout D] [-shared | -permits N] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-mode MODE] [-require-kernel-lock] LOCK [--] COMMAND..."
 
 const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
 
@@ -90,10 +90,13 @@ someone holds the lock; beside it appears LOCK.flock, the queue of those who wan
 which stays. After one second of waiting, holdfast says who holds the lock and
 why they are believed to be alive, and again when the holder changes.
 
-Of several LOCKs all are held, or none. They are taken in an order that does not depend
-on the order of the arguments. So two calls that want the same locks never wait for each
-other.
+There is one LOCK. What follows is COMMAND, with its own flags and its own "--"; a "--" right
+behind LOCK is left out. A LOCK that names a program is refused, as LOCK was forgotten then:
+"./make" is a lock file of the name of one.
 
+  -also LOCK     a further lock; it can be given several times. All are held, or none. They
+                 are taken in an order that does not depend on the order of the arguments.
+                 So two calls that want the same locks never wait for each other
   -try           do not wait
   -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
                  the wait has no end
@@ -104,7 +107,7 @@ other.
   -nested        where a process above holds the lock, and this one has it from there, run
                  COMMAND under that hold, and not fail at once. It ends with a release by
                  the process above, as for all that it has started. HOLDFAST_LOCK names
-                 the LOCKs that were taken, if any. A readers' lock is not had so
+                 the locks that were taken, if any. A readers' lock is not had so
   -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
                  holdfast was killed, whatever COMMAND has left behind
   -kill-tree     also end all descendants of COMMAND, even those in the background, when
@@ -138,7 +141,7 @@ The command inherits standard input, output and error, and finds in its environm
   HOLDFAST_FENCE   a number greater than that of every earlier holder. Hand it to
                    what the command writes to: if that refuses a number smaller than
                    the greatest it has seen, a writer who came too late does no harm.
-                   Readers (-shared) have none. For several LOCKs both variables have a
+                   Readers (-shared) have none. With -also both variables have a
                    line for each, in the order in which they were taken; so a path with
                    a line break in it is refused then
 
@@ -146,8 +149,9 @@ The command inherits standard input, output and error, and finds in its environm
                    JSON, {"holder": {...}, "how", "ended", "evidence", "note",
                    "noted_at"}: who had the lock before; how that ended, one of
                    released, died, taken for dead, unknown; and its last note (see
-                   holdfast help note). Empty if nothing is known; a line for each of
-                   several LOCKs
+                   holdfast help note). A session (holdfast hold) that was not ended by
+                   holdfast release has died, and "evidence" says of what. Empty if
+                   nothing is known; a line for each lock with -also
 
   HOLDFAST_HELD    JSON, [{"path", "nonce", "pid"}]: the locks held by holdfast and by
                    the processes above it. Whoever wants one of them again is refused
@@ -170,8 +174,8 @@ N. So no more than the greatest N run, and who waits for the few keeps back whoe
 later. To change N, give another: nothing is taken from those who have a higher number.
 Who is stopped by Ctrl-Z while it waits (Linux) goes to the end of the queue when it goes
 on; by SIGSTOP, as the first, it keeps back those behind it.
-There are no permits of several LOCKs, or of weight: one call has one permit, and a second
-one, below it, is refused. -shared and -nested are refused, too.
+There are no permits of several locks, or of weight: one call has one permit, and a second
+one, below it, is refused. -also, -shared and -nested are refused, too.
 
 Every signal that can be caught is handed on to the command. A Ctrl-C, Ctrl-\ or Ctrl-Z
 of the terminal reaches the command by itself, and only once. Some signals are
@@ -212,6 +216,7 @@ examples:
   holdfast run -timeout 10m -label "nightly sync" sync.lock -- rsync -a src/ dst/
   holdfast run -try -conflict-exit-code 0 cron.lock -- ./job    # held is fine
   holdfast run db.lock -- sh -c './load --fence "$HOLDFAST_FENCE" && ./check'
+  holdfast run -also assets.lock db.lock -- ./check    # both locks, or none
   holdfast run -permits 4 slots.lock -- ./build    # four builds at a time on this machine
 `
 

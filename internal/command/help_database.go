@@ -32,7 +32,7 @@ A lock's name is SPACE/NAME: what is before the first "/", and all behind it. #/
 `
 
 var runDatabase = databaseHelp{
-	"holdfast run -pg CONNSTRING [-try] [-timeout D] [-shared | -permits N] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] SPACE/NAME... -- COMMAND...",
+	"holdfast run -pg CONNSTRING [-try] [-timeout D] [-shared | -permits N] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-also SPACE/NAME]... SPACE/NAME [--] COMMAND...",
 	databaseConn + databaseKeys + `
 A session of the server has the lock, and it is holdfast's: children can't hold it, too. It
 is free when COMMAND has ended, or holdfast was killed, whatever COMMAND has left behind

@@ -1,6 +1,6 @@
 package command
 
-const holdSynopsis = "holdfast hold [-owner PID] [-ttl D] [-timeout D] [-sh] LOCK"
+const holdSynopsis = "holdfast hold [-owner PID] [-timeout D] [-sh] LOCK"
 
 const holdHelp = `Waits for the lock, has it held for the life of another process, the owner, and returns:
 a session. The lock is held by a process of its own, the keeper, which holdfast leaves
@@ -8,8 +8,12 @@ behind. The session ends, and the lock is free,
 
   - when the owner has ended, however that happened (in some milliseconds)
   - by "holdfast release LOCK NONCE"
-  - when the ttl has passed without "holdfast renew LOCK NONCE"
   - when the keeper is ended, by whatever signal
+
+The next holder learns which (HOLDFAST_PREDECESSOR, see holdfast help run): "how" is "released"
+after holdfast release alone. Else it is "died", as the work may be half done, and "evidence" says
+"its owner ended without releasing the lock", however the owner ended, or that the keeper was
+told to end, or killed. So a script that has done its work ends with holdfast release.
 
 The owner is the process that has started "holdfast hold": in a script, or at a prompt, the
 shell. A process that ends with this very command is no use as one: a make recipe's
@@ -18,14 +22,12 @@ warns of such an owner, and with -sh, in $( ), begins no session: bash has such 
 any redirection there. Name another one then, such as -owner $$ for the shell itself.
 
   -owner PID     the process for whose life the lock is held
-  -ttl D         end the session unless it is renewed within D, such as 90s or 1h30m,
-                 counted from its begin and each renewal; time in which the machine is
-                 suspended counts. Without it, only the owner's end counts
   -timeout D     wait no longer than D; 0 does not wait. Without it, the wait has no end
   -sh            print lines for the eval of a shell, instead of JSON
 
 It waits as "holdfast run" does: in line, saying who holds the lock, until Ctrl-C. Then, or
-if it is killed, nothing is left behind. Nothing is held unless the output was written.
+if it is killed, nothing is left behind. Nothing is held unless the output was written: with
+standard output closed (or /dev/null opened for both ways, which looks the same) it is refused.
 
 It prints one line: {"path", "nonce", "fence", "keeper_pid", "owner_pid"}. With -sh it
 sets and exports HOLDFAST_LOCK, HOLDFAST_NONCE, HOLDFAST_FENCE, HOLDFAST_KEEPER,
@@ -39,10 +41,6 @@ free, though they may still run. Use "holdfast run" for commands that are to hol
 the fence. The keeper holds the lock on no terminal, in no folder and by no file of the
 caller's, so it outlives the login unless the system ends all of a user's processes then.
 
-The keeper listens at a socket named after the nonce, in the folder holdfast of
-XDG_RUNTIME_DIR, or holdfast-UID in TMPDIR (/tmp), which is its user's alone; on Windows,
-at a named pipe for its user alone.
-
 exit codes:
   0    the lock is held
   64   wrong use, such as a folder as LOCK
@@ -53,7 +51,7 @@ exit codes:
 
 examples:
   s=$(holdfast hold -sh deploy.lock) && eval "$s" || exit      # in a script
-  holdfast hold -owner $PPID -ttl 10m work.lock | jq -r .nonce
+  holdfast hold -owner $PPID work.lock | jq -r .nonce
   holdfast hold -sh -owner $PPID deploy.lock >session          # for ". ./session" in later shells
 `
 
@@ -61,40 +59,20 @@ const releaseSynopsis = "holdfast release LOCK NONCE"
 
 const releaseHelp = `Ends a session that "holdfast hold" has begun, and returns when the lock is free. NONCE
 is what hold has printed. A session that has ended already is told from one that was
-ended by this, and whoever has the lock by now is left alone.
+ended by this, and any other holder of the lock is left alone.
 
-` + sessionCodes + `
+It asks the keeper by a signal (SIGUSR1; on Windows by an event), after it has made sure that the
+process is the one that the lock file names. So it works for the keeper's user and root, on
+the keeper's machine, and in its pid namespace (container).
+
+exit codes:
+  0    done: the lock is free, or somebody else has it by now
+  4    this session does not have the lock: it has ended, or there never was one; nothing
+       was changed
+  64   wrong use
+  1    anything else that went wrong, such as a keeper that is another user's, or stopped
+       for more than 30 seconds
+
 example:
   . ./session; holdfast release "$HOLDFAST_LOCK" "$HOLDFAST_NONCE"
-`
-
-const renewSynopsis = "holdfast renew LOCK NONCE"
-
-const renewHelp = `Has the whole ttl of a session pass anew, from now on. For a session without a ttl it only
-tells whether that still has the lock.
-
-` + sessionCodes + `
-example:
-  . ./session; while sleep 60; do holdfast renew "$HOLDFAST_LOCK" "$HOLDFAST_NONCE" || exit; done
-`
-
-const transferSynopsis = "holdfast transfer -to PID LOCK NONCE"
-
-const transferHelp = `Makes another process the owner of a session: the lock is held for its life from now on,
-and no longer for that of the one before. If PID has ended, or can't be watched, nothing
-changes. The ttl is not renewed.
-
-  -to PID    the new owner
-
-` + sessionCodes + `
-example:
-  . ./session; holdfast transfer -to $PPID "$HOLDFAST_LOCK" "$HOLDFAST_NONCE"
-`
-
-const sessionCodes = `exit codes:
-  0    done
-  4    this session has ended already, or never was; nothing was changed
-  64   wrong use, such as a NONCE of another LOCK
-  118  the lock was lost: its file is no longer the session's
-  1    anything else that went wrong
 `

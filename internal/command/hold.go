@@ -29,8 +29,7 @@ import (
 
 // holdOptions is what a call of "holdfast hold" asks for.
 type holdOptions struct {
-	owner   int // 0: the process that started us
-	ttl     time.Duration
+	owner   int  // 0: the process that started us
 	timed   bool // timeout was given
 	timeout time.Duration
 	sh      bool
@@ -59,6 +58,11 @@ func (a *app) beginSession(args []string) int {
 	}
 	if err := checkSessions(); err != nil { // before anything is taken
 		return a.fail(err)
+	}
+	if outputIsClosed() {
+		a.say("standard output is closed, or is /dev/null for reading and writing, so nobody would know the session's nonce; no session was begun")
+		a.more("hold prints one line, which names the session; >/dev/null is for those who don't want it")
+		return exitError
 	}
 	owner, err := o.identifyOwner()
 	if err != nil {
@@ -89,18 +93,14 @@ func (a *app) beginSession(args []string) int {
 func (a *app) parseHold(args []string) (o holdOptions, code int, ok bool) {
 	flags := newFlags("hold")
 	flags.IntVar(&o.owner, "owner", 0, "")
-	duration(flags, &o.ttl, "ttl")
 	duration(flags, &o.timeout, "timeout")
 	flags.BoolVar(&o.sh, "sh", false, "")
 	if o.path, code, ok = a.parseOne(flags, args, "LOCK"); !ok {
 		return o, code, false
 	}
 	o.timed = isSet(flags, "timeout")
-	switch {
-	case isSet(flags, "owner") && (o.owner <= 0 || o.owner > math.MaxInt32):
+	if isSet(flags, "owner") && (o.owner <= 0 || o.owner > math.MaxInt32) {
 		return o, a.misuse("hold", fmt.Sprintf("-owner %d is no pid", o.owner)), false
-	case isSet(flags, "ttl") && o.ttl == 0:
-		return o, a.misuse("hold", "-ttl 0 would end the session at once"), false
 	}
 	return o, exitOK, true
 }

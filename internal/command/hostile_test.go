@@ -28,7 +28,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 	for _, args := range [][]string{
 		{"status", path}, {"list", dir}, {"break", path}, {"break", "-force", "x", path},
 		{"run", "-try", path, "--", "true"}, {"run", "-timeout", "1ns", path, "--", "true"},
-		{"status", path + "/x"}, {"list", path}, {"doctor", dir}, {"help", "\x1b"}, {"\x1b"}, {"run", path, "\x1b"},
+		{"status", path + "/x"}, {"list", path}, {"doctor", dir}, {"help", "\x1b"}, {"\x1b"}, {"run", path, "-\x1b"},
 		{"run", filepath.Join(dir, "free"), "--", "no\x1bcommand"},
 		{"break", "-force", "n" + evil, path},
 	} {

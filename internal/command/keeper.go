@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
@@ -22,18 +20,10 @@ const keeperName = "session-keeper"
 
 // session is a lock that is kept for an owner.
 type session struct {
-	held     *lock.FileHold
-	owner    int
-	watch    *platform.Exit
-	expiry   *expiry
-	listener net.Listener
-	requests chan call
-}
-
-// call is a request, and how to answer it.
-type call struct {
-	request
-	answer func(reply)
+	held  *lock.FileHold
+	owner int
+	watch *platform.Exit
+	asked chan os.Signal // to release the lock
 }
 
 // keep is the keeper: it takes the lock, reports to hold, and keeps the lock until the
@@ -43,6 +33,7 @@ func (a *app) keep(args []string) int {
 	ignorePipes()
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, caughtSignals()...)
+	asked := releaseRequests() // from before the claim tells others of us
 	var owner platform.Process
 	if len(args) == 0 || json.Unmarshal([]byte(args[0]), &owner) != nil {
 		return exitUsage
@@ -75,7 +66,7 @@ func (a *app) keep(args []string) int {
 	run := runOptions{timed: o.timed, timeout: o.timeout, conflict: exitNotHad, locks: []string{o.path}, undone: "no session was begun"}
 	begun := "a session"
 	if program := platform.ProgramOf(owner.PID); program != "" && isName(program) {
-		begun = "begun by " + program // who is not the owner after a transfer
+		begun = "begun by " + program
 	}
 	file := lock.File{Path: o.path, Cmd: begun, OwnerPID: owner.PID}
 	held, code, ok := a.take(ctx, run, files{file}, signals)
@@ -83,10 +74,10 @@ func (a *app) keep(args []string) int {
 	if !ok {
 		return code
 	}
-	s := &session{held: held[0].(*lock.FileHold), owner: owner.PID, watch: watch, expiry: &expiry{ttl: o.ttl}, requests: make(chan call)}
+	s := &session{held[0].(*lock.FileHold), owner.PID, watch, asked}
 	report, err := s.prepare(o)
 	if err != nil {
-		s.release()
+		_ = s.held.ReleaseUnused()
 		return a.fail(err)
 	}
 	_ = os.Chdir("/") // so that the caller's folder can be removed, and its filesystem unmounted
@@ -125,10 +116,9 @@ func (s *session) prepare(o holdOptions) (report string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if s.listener, err = listenForSession(s.held.Info().Nonce); err != nil {
+	if err := openRequests(s.held.Info().Nonce, s.asked); err != nil {
 		return "", err
 	}
-	go s.listen()
 	r := sessionReport{s.held.Path(), s.held.Info().Nonce, fence, os.Getpid(), s.owner}
 	if o.sh {
 		return r.shell(s.held.Environ(os.Environ())), nil
@@ -167,101 +157,31 @@ func (r sessionReport) shell(environ []string) string {
 	return b.String() + "export " + strings.Join(names, " ") + "\n"
 }
 
-// run keeps the lock until something ends the session.
+// run keeps the lock until something ends the session, and says in its end what that was.
 func (s *session) run(established, abandoned <-chan struct{}, signals <-chan os.Signal) int {
 	for {
+		var err error
 		select {
 		case <-established:
 			established, abandoned = nil, nil
-			s.expiry.begin(time.Now())
 			continue
 		case <-abandoned:
+			err = s.held.ReleaseUnused()
+		case <-s.asked:
+			err = s.held.Release()
 		case <-s.watch.Exited():
+			err = s.held.ReleaseAsDied(lock.EvidenceOwnerEnded)
 		case sig := <-signals:
 			if !endsWait(sig) {
 				continue
 			}
+			err = s.held.ReleaseAsDied(lock.EvidenceToldToEnd)
 		case <-s.held.Lost():
-		case now := <-s.expiry.due():
-			if !s.expiry.passed(now) {
-				continue
-			}
-		case c := <-s.requests:
-			switch {
-			case c.Nonce != s.held.Info().Nonce || !s.is(string(c.Path)):
-				c.answer(reply{exitUsage, "this session is of another lock: " + visible(s.held.Path())})
-			case c.Do == doRelease:
-				released := s.release()
-				c.answer(released)
-				return exitOK
-			default:
-				c.answer(s.change(c.request))
-			}
-			continue
+			err = s.held.Release()
 		}
-		s.release()
+		if err != nil { // nobody hears us any more
+			return exitError
+		}
 		return exitOK
 	}
-}
-
-// is reports whether a path, absolute, leads to our lock file.
-func (s *session) is(path string) bool {
-	if path == s.held.Path() {
-		return true
-	}
-	theirs, err := os.Lstat(path)
-	ours, err2 := os.Lstat(s.held.Path())
-	return err == nil && err2 == nil && os.SameFile(theirs, ours)
-}
-
-// change renews or transfers the session.
-func (s *session) change(r request) reply {
-	switch r.Do {
-	case doRenew:
-		// A session that was lost has nothing to renew, and is told so.
-		if err := s.held.SetOwnerPID(s.owner); err != nil {
-			return failed(err)
-		}
-		s.expiry.begin(time.Now())
-		return reply{}
-	case doTransfer:
-		if r.Owner.PIDNamespace != platform.Self().PIDNamespace {
-			return reply{exitError, fmt.Sprintf("pid %d is of another pid namespace than the session's keeper; the owner is still pid %d", r.Owner.PID, s.owner)}
-		}
-		watch, err := platform.WatchExit(r.Owner)
-		if errors.Is(err, os.ErrProcessDone) {
-			err = fmt.Errorf("pid %d has ended already", r.Owner.PID)
-		}
-		if err != nil {
-			return reply{exitError, fmt.Sprintf("%s; the owner is still pid %d", oneLine(err), s.owner)}
-		}
-		if err := s.held.SetOwnerPID(r.Owner.PID); err != nil {
-			watch.Stop()
-			return failed(err)
-		}
-		s.watch.Stop()
-		s.watch, s.owner = watch, r.Owner.PID
-		return reply{}
-	}
-	return reply{exitUsage, "the session's keeper is of another version of holdfast"}
-}
-
-// release gives the lock up, and then no longer listens: who finds nobody who listens can rely
-// on it that the lock is free.
-func (s *session) release() reply {
-	err := s.held.Release()
-	if s.listener != nil {
-		_ = s.listener.Close() // and nobody can reach us any more
-	}
-	if err != nil {
-		return failed(err)
-	}
-	return reply{}
-}
-
-func failed(err error) reply {
-	if errors.Is(err, lock.ErrLost) {
-		return reply{exitLost, oneLine(err)}
-	}
-	return reply{exitError, oneLine(err)}
 }

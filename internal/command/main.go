@@ -25,14 +25,14 @@ const (
 	exitError     = 1
 	exitHeld      = 3 // status
 	exitDead      = 4 // status
-	exitEnded     = 4 // release, renew, transfer: the session has ended
+	exitEnded     = 4 // release: the session has ended
 	exitUnknown   = 5 // status
 	exitWeaker    = 5 // doctor
 	exitUsage     = 64
 	exitMovedOn   = 65 // ledger append
 	exitDamaged   = 65 // ledger verify, ledger export
 	exitNotHad    = 75
-	exitLost      = 118 // run, note, release, renew, transfer
+	exitLost      = 118 // run, note
 	exitCannotRun = 126
 	exitNotFound  = 127
 	exitSignal    = 128 // and the signal's number
@@ -141,10 +141,6 @@ func commands() []command {
 			summary: "hold a lock for the life of another process"},
 		{name: "release", synopsis: releaseSynopsis, help: releaseHelp, do: (*app).release,
 			summary: "end such a session"},
-		{name: "renew", synopsis: renewSynopsis, help: renewHelp, do: (*app).renew,
-			summary: "make it last longer"},
-		{name: "transfer", synopsis: transferSynopsis, help: transferHelp, do: (*app).transfer,
-			summary: "give it to another process"},
 		{name: "status", synopsis: statusSynopsis, help: statusHelp, database: statusDatabase, do: (*app).status,
 			summary: "tell who holds a lock, and whether they live"},
 		{name: "list", synopsis: listSynopsis, help: listHelp, database: listDatabase, do: (*app).list,

@@ -41,6 +41,14 @@ var roles = map[string]func(args []string) int{
 		fmt.Println(os.Getenv(fenceVar))
 		return 0
 	},
+	"args": func(args []string) int {
+		fmt.Println(strings.Join(args, "|"))
+		return 0
+	},
+	"predecessor": func([]string) int {
+		fmt.Println(os.Getenv(predecessorVar))
+		return 0
+	},
 	"stderr": func([]string) int {
 		fmt.Fprintln(os.Stderr, "to stderr")
 		return 0

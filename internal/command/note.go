@@ -35,7 +35,7 @@ when they wait; whoever has the lock next finds it in HOLDFAST_PREDECESSOR, also
 command was killed. It takes TEXT of up to 1 KiB.
 
   -lock LOCK   the note of this lock, of those in HOLDFAST_HELD; the innermost held without
-               it, which of several LOCKs of one run is the last line of HOLDFAST_LOCK
+               it, which of several locks of one run is the last line of HOLDFAST_LOCK
 
 exit codes:
   0    noted

@@ -50,6 +50,13 @@ func printsInto(pid int) bool {
 	return err == nil && os.SameFile(ours, theirs)
 }
 
+// mayBeKeeper reports whether a process was started as a keeper, or can't be looked at. A claim
+// may be forged, and a program may name an owner in its own.
+func mayBeKeeper(pid int) bool {
+	args := commandLine(pid)
+	return len(args) == 0 || len(args) > 1 && args[1] == keeperName
+}
+
 func commandLine(pid int) []string {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil || len(line) == 0 || platform.ProgramOf(pid) == "" { // it knows whose /proc this is

@@ -7,3 +7,6 @@ func passing(int) string { return "" }
 
 // printsInto: nor its output.
 func printsInto(int) bool { return false }
+
+// mayBeKeeper: what the claim says is all that is known.
+func mayBeKeeper(int) bool { return true }

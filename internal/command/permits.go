@@ -245,7 +245,7 @@ func (o *runOptions) wrongPermits(text string) (wrong string) {
 	case o.nested:
 		wrong = "-permits and -nested exclude each other: a second permit is refused, as two who each wait for one would wait for each other"
 	case len(o.locks) > 1:
-		wrong = fmt.Sprintf("-permits is for one LOCK, not %d", len(o.locks))
+		wrong = "-permits and -also exclude each other: one call has one permit"
 	}
 	o.permits = n
 	return wrong

@@ -39,7 +39,7 @@ var recipeNeeds = map[string]string{
 	"while sleep 60; do holdfast":      "holdfast claim take -owner agent-7 proof 1.2.3",
 	"holdfast claim release":           "holdfast claim take -owner agent-7 proof 1.2.3",
 	"holdfast claim list":              "holdfast claim take -owner agent-7 proof 1.2.3",
-	". ./session; ":                    "holdfast hold -sh -owner $PPID -ttl 1h deploy.lock >session",
+	". ./session; ":                    "holdfast hold -sh -owner $PPID deploy.lock >session",
 }
 
 // recipeSays are the recipes in which holdfast has something to say on standard error.
@@ -73,10 +73,6 @@ func TestRecipes(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs sh, to run what help and README show")
 	}
-	sockets, err := os.MkdirTemp("", "hf") // for sessions, which end with this process at the latest
-	testkit.Check(t, err)
-	defer os.RemoveAll(sockets)
-	t.Setenv("XDG_RUNTIME_DIR", sockets)
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	testkit.Check(t, err)
 	blocks := shellBlocks(string(readme))

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,8 +34,8 @@ type runOptions struct {
 	file     lock.File // the options of each lock file
 	conn     *string   // of the database that has the locks; nil if files are
 	label    string
-	permits  int // of the lock; 0: it is not shared out
-	locks    []string
+	permits  int      // of the lock; 0: it is not shared out
+	locks    []string // LOCK, and what -also names
 	command  []string
 	undone   string // what is said not to have been done, if the lock can't be had
 }
@@ -87,130 +84,6 @@ func (a *app) run(args []string) int {
 	}
 	code, lost := a.supervise(o, at.words(), descendants, held, signals)
 	return a.letGo(at.words(), held, code, lost)
-}
-
-func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
-	flags := newFlags("run")
-	flags.BoolVar(&o.try, "try", false, "")
-	duration(flags, &o.timeout, "timeout")
-	flags.IntVar(&o.conflict, "conflict-exit-code", exitNotHad, "")
-	flags.BoolVar(&o.close, "close", false, "")
-	flags.BoolVar(&o.nested, "nested", false, "")
-	flags.BoolVar(&o.shared, "shared", false, "")
-	flags.BoolVar(&o.quiet, "quiet", false, "")
-	flags.BoolVar(&o.file.RequireKernelLock, "require-kernel-lock", false, "")
-	flags.Func("stale-after", "", o.staleAfter)
-	flags.Func("mode", "", o.mode)
-	flags.BoolVar(&o.killTree, "kill-tree", false, "")
-	o.undone = "the command was not run"
-	o.grace = 10 * time.Second
-	duration(flags, &o.grace, "grace")
-	flags.StringVar(&o.label, "label", "", "")
-	permits := flags.String("permits", "", "")
-	conn := a.databaseFlag(flags)
-	if code, ok := a.parse(flags, args); !ok {
-		return o, code, false
-	}
-	o.timed = isSet(flags, "timeout")
-	if isSet(flags, "grace") && !o.killTree {
-		return o, a.misuse("run", "-grace is -kill-tree's, which is missing"), false
-	}
-	if o.conn = *conn; o.conn != nil {
-		for _, f := range notOfDatabases {
-			if isSet(flags, f.name) {
-				return o, a.misuse("run", "-"+f.name+" is for lock files: "+f.why), false
-			}
-		}
-	}
-	if what := o.arguments(flags.Args()); what != "" {
-		return o, a.misuse("run", what), false
-	}
-	if isSet(flags, "permits") {
-		if wrong := o.wrongPermits(*permits); wrong != "" {
-			return o, a.misuse("run", wrong), false
-		}
-	}
-	return o, exitOK, true
-}
-
-// arguments takes "LOCK... -- COMMAND...", and returns what is wrong with it. Package flag
-// stops at LOCK, or behind a "--" before it (for a lock whose name begins with "-"). So the
-// "--" behind LOCK is still there.
-func (o *runOptions) arguments(args []string) (wrong string) {
-	switch {
-	case o.try && o.timed:
-		return "-try and -timeout exclude each other"
-	case o.conflict < 0 || o.conflict > 255:
-		return fmt.Sprintf("-conflict-exit-code %d is none: exit codes go from 0 to 255", o.conflict)
-	case o.conflict == exitLost:
-		return fmt.Sprintf("-conflict-exit-code %d would hide that the lock was lost, which is what %[1]d says", exitLost)
-	case len(args) == 0:
-		return "LOCK is missing"
-	}
-	end := slices.Index(args, "--")
-	switch {
-	case end < 0 && len(args) == 1:
-		return "there is no command to run"
-	case end < 0 && !strings.HasPrefix(args[1], "-"):
-		return "the command goes behind \"--\", so that its flags are its own"
-	case end < 0:
-		end = len(args)
-	case end == 0:
-		return "LOCK is missing"
-	}
-	for _, arg := range args[1:end] {
-		if strings.HasPrefix(arg, "-") {
-			return fmt.Sprintf("flags go before LOCK: %s", visible(arg))
-		}
-	}
-	if end+1 >= len(args) {
-		return "there is no command behind \"--\""
-	}
-	for _, path := range args[:end] {
-		if wrong := o.wrongName(path); wrong != "" {
-			return wrong
-		}
-		if whole, err := filepath.Abs(path); end > 1 && err == nil && strings.Contains(whole, "\n") {
-			return fmt.Sprintf("of several LOCKs none may have a line break in its path, as %s has a line for each: %s", lockVar, visible(whole))
-		}
-	}
-	o.locks, o.command = args[:end], args[end+1:]
-	return ""
-}
-
-// heldAbove reports whether this process has a lock from one above it.
-func heldAbove(path string) bool { return lock.File{Path: path}.HeldAbove() }
-
-// mode reads the flag of that name: octal, as chmod(1) has it.
-func (o *runOptions) mode(text string) error {
-	n, err := strconv.ParseUint(text, 8, 32)
-	if err != nil || n&^0o666 != 0 || n&0o600 != 0o600 {
-		return errors.New("it is none for a lock file: 600 is for one user, 660 for a group, 666 for all")
-	}
-	o.file.Perm = fs.FileMode(n)
-	return nil
-}
-
-// staleAfter reads the flag of that name.
-func (o *runOptions) staleAfter(text string) error {
-	if text == "never" {
-		o.file.StaleAfter = -1
-		return nil
-	}
-	d, err := span(text)
-	if err == nil && d == 0 {
-		err = errors.New("no age at all would take every holder of whom nothing is known for dead; the least is 1ns")
-	}
-	o.file.StaleAfter = d
-	return err
-}
-
-// title is what the lock file says of us.
-func (o *runOptions) title() string {
-	if o.label != "" {
-		return o.label
-	}
-	return label(o.command)
 }
 
 // acquire gets the locks as the options say, all or none.
@@ -311,16 +184,28 @@ func (s signalled) Error() string { return s.String() }
 // gaveUp finishes a wait that a signal ended, or something else. The locks may have come
 // just then.
 func (a *app) gaveUp(o runOptions, held []hold, why error) int {
-	for _, h := range slices.Backward(held) {
-		if _, err := h.LeaveToChildren(); err != nil { // there are none
-			a.say("releasing the lock: " + oneLine(err))
-		}
-	}
+	a.giveBack(held)
 	a.say(fmt.Sprintf("stopped waiting (%s); the lock was not taken, and %s", oneLine(why), o.undone))
 	if s, ok := why.(signalled); ok {
 		return exitSignal + signalNumber(s.Signal)
 	}
 	return exitError
+}
+
+// giveBack releases locks under which nothing was done, so that the next holder learns of the
+// one that did something before.
+func (a *app) giveBack(held []hold) {
+	for _, h := range slices.Backward(held) {
+		var err error
+		if file, ok := h.(interface{ ReleaseUnused() error }); ok {
+			err = file.ReleaseUnused()
+		} else {
+			_, err = h.LeaveToChildren() // there are none
+		}
+		if err != nil {
+			a.say("releasing the lock: " + oneLine(err))
+		}
+	}
 }
 
 // taken says why the lock could not be had, if so.
@@ -348,10 +233,16 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 			above = "a session from which this process comes"
 		}
 		a.say(path + " is held by " + above + ", and would be waited for in vain; " + o.undone)
-		at.words().describe(a.stderr, found)
-		if o.conn == nil && len(o.command) > 0 && heldAbove(locked.Path) {
-			a.more("with -nested, the command runs under that hold")
+		next := []string{"take another lock, or none: that process has this one while this command lasts"}
+		if found.Info != nil && found.Info.OwnerPID != 0 {
+			next = []string{"end the session first, or go on under it without a lock"}
+			if command := releaseCommand(found); command != "" {
+				next = append(next, "  "+command)
+			}
+		} else if o.conn == nil && len(o.command) > 0 && heldAbove(locked.Path) {
+			next = []string{"with -nested, the command runs under that hold"}
 		}
+		at.words().describeWith(a.stderr, found, next)
 		return o.conflict
 	} else if errors.Is(err, lock.ErrTimeout) {
 		a.say(fmt.Sprintf("%s is still locked after %s; %s", path, o.timeout, o.undone))

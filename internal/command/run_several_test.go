@@ -15,7 +15,7 @@ import (
 func TestRunSeveral(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "1.lock"), filepath.Join(dir, "2.lock")
-	p := start(t, append([]string{"run", two, one, "--"}, role(t, "env")...)...)
+	p := start(t, append([]string{"run", "-also", two, one, "--"}, role(t, "env")...)...)
 	code, stdout, stderr := p.finish()
 	got := strings.Fields(stdout)
 	if code != 0 || stderr != "" || len(got) != 4 || filepath.Base(got[0]) != "1.lock" || filepath.Base(got[1]) != "2.lock" {
@@ -28,18 +28,18 @@ func TestRunSeveral(t *testing.T) {
 	}
 	holder := holdLock(t, two)
 	for _, args := range [][]string{{"-try"}, {"-timeout", "0"}, {"-timeout", "1ns"}, {"-timeout", "20ms"}} {
-		_, stderr := wantCode(t, exitNotHad, append(append(append([]string{"run"}, args...), one, two, "--"), role(t, "env")...)...)
+		_, stderr := wantCode(t, exitNotHad, append(append(append([]string{"run"}, args...), "-also", one, two, "--"), role(t, "env")...)...)
 		wantText(t, stderr, "2.lock", "the command was not run", "pid "+strconv.Itoa(holder.cmd.Process.Pid))
 	}
 	wantCode(t, exitOK, "status", one)
-	next := start(t, append([]string{"run", two, one, "--"}, role(t, "hold")...)...)
+	next := start(t, append([]string{"run", "-also", two, one, "--"}, role(t, "hold")...)...)
 	next.await("waiting for " + two)
 	holder.finish()
 	next.expect("ready")
 	wantCode(t, exitHeld, "status", one)
 	wantCode(t, exitHeld, "status", two)
 	// With the exit code of success, too, nothing is run without the locks.
-	if stdout, _ := wantCode(t, 0, append([]string{"run", "-try", "-conflict-exit-code", "0", one, two, "--"}, role(t, "env")...)...); stdout != "" {
+	if stdout, _ := wantCode(t, 0, append([]string{"run", "-try", "-conflict-exit-code", "0", "-also", one, two, "--"}, role(t, "env")...)...); stdout != "" {
 		t.Errorf("the command ran: %s", stdout)
 	}
 	if code, _, stderr := next.finish(); code != 0 {
@@ -48,7 +48,7 @@ func TestRunSeveral(t *testing.T) {
 	if got, want := testkit.Names(t, dir), "1.lock.flock 2.lock.flock"; got != want {
 		t.Errorf("left behind: %s; want only %s", got, want)
 	}
-	wantCode(t, exitOK, append([]string{"run", "-timeout", "1ns", one, two, "--"}, role(t, "exit", "0")...)...)
+	wantCode(t, exitOK, append([]string{"run", "-timeout", "1ns", "-also", one, two, "--"}, role(t, "exit", "0")...)...)
 }
 
 // TestRunSeveral_LineBreak: what would split HOLDFAST_LOCK is refused, and nothing touched;
@@ -59,7 +59,11 @@ func TestRunSeveral_LineBreak(t *testing.T) {
 		t.Skip("needs a system that allows such names: ", err)
 	}
 	run := func(locks ...string) *process {
-		cmd := child(t, append(append(append([]string{"run"}, locks...), "--"), role(t, "env")...)...)
+		args := []string{"run"}
+		for _, also := range locks[1:] {
+			args = append(args, "-also", also)
+		}
+		cmd := child(t, append(append(args, locks[0], "--"), role(t, "env")...)...)
 		cmd.Dir = dir
 		return startCommand(t, cmd)
 	}

@@ -2,14 +2,9 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"math"
-	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,155 +20,161 @@ const (
 	heldVar   = "HOLDFAST_HELD"   // FileHold.Environ
 )
 
-// The keeper of a session listens where the nonce says, and only its user can ask
-// (listenForSession, dialSession). It has one request a connection, and answers it. Both are
-// JSON.
+// endsWithin bounds how long a keeper may take to release the lock.
+const endsWithin = 30 * time.Second
 
-// request is what a keeper is asked for.
-type request struct {
-	Do    string
-	Nonce string
-	Path  []byte           // of the lock file, absolute
-	Owner platform.Process // for doTransfer
-}
-
-// What a keeper can do.
-const (
-	doRelease  = "release"
-	doRenew    = "renew"
-	doTransfer = "transfer"
-)
-
-// reply is how that ended: the exit code, and, unless it is 0, what to say.
-type reply struct {
-	Code int
-	Text string
-}
-
-// answerWithin bounds how long the other side may take.
-const answerWithin = 30 * time.Second
-
-func (a *app) release(args []string) int { return a.ask(newFlags(doRelease), args, request{}) }
-
-func (a *app) renew(args []string) int { return a.ask(newFlags(doRenew), args, request{}) }
-
-func (a *app) transfer(args []string) int {
-	flags := newFlags(doTransfer)
-	to := flags.Int("to", 0, "")
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	if *to <= 0 || *to > math.MaxInt32 {
-		return a.misuse(doTransfer, "-to wants the pid of the new owner")
-	}
-	owner, err := platform.Identify(*to)
-	if err != nil {
-		a.say(oneLine(err) + "; the owner is still the same")
-		return exitError
-	}
-	return a.ask(flags, args, request{Owner: owner})
-}
-
-// ask has the keeper of a session do what the flags are named after.
-func (a *app) ask(flags *flag.FlagSet, args []string, r request) int {
+// release has the keeper of a session release the lock, and waits until it has.
+func (a *app) release(args []string) int {
+	flags := newFlags("release")
 	if code, ok := a.parse(flags, args); !ok {
 		return code
 	}
 	if flags.NArg() != 2 {
-		return a.misuse(flags.Name(), fmt.Sprintf("LOCK and NONCE are wanted, not %d arguments", flags.NArg()))
+		return a.misuse("release", fmt.Sprintf("LOCK and NONCE are wanted, not %d arguments", flags.NArg()))
 	}
 	path, nonce := flags.Arg(0), flags.Arg(1)
 	if path == "" || !isNonce(nonce) {
-		return a.misuse(flags.Name(), "NONCE is what hold has printed: letters and digits")
+		return a.misuse("release", "NONCE is what hold has printed: letters and digits")
 	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return a.fail(err)
-	}
-	r.Do, r.Nonce, r.Path = flags.Name(), nonce, []byte(abs)
-	answer, err := askSession(r)
-	switch {
-	case errors.Is(err, errNoSession):
-		return a.noSession(path, nonce)
-	case err != nil:
-		return a.fail(err)
-	case answer.Code != exitOK:
-		a.say(visible(answer.Text))
-	}
-	return answer.Code
+	ctx, cancel := context.WithTimeout(context.Background(), endsWithin)
+	defer cancel()
+	return a.endSession(ctx, lock.File{Path: path}, nonce)
 }
 
-// isNonce reports whether a text can be one, and so the name of a file.
+// isNonce reports whether a text can be one.
 func isNonce(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// noSession says that nobody listens for a session: it has ended, as a rule.
-func (a *app) noSession(path, nonce string) int {
-	status, err := lock.File{Path: path}.Inspect(context.Background())
+// endSession asks the keeper of a session to release the lock, and waits for its exit, until
+// ctx ends.
+func (a *app) endSession(ctx context.Context, file lock.File, nonce string) int {
+	status, err := file.Inspect(ctx)
+	if err != nil {
+		return a.fail(err)
+	}
+	if !hasNonce(status, nonce) {
+		return a.noSession(status, nonce)
+	}
+	keeper, err := findKeeper(ctx, file, status.Info)
 	switch {
+	case errors.Is(err, os.ErrProcessDone):
+		return a.over(file, nonce)
 	case err != nil:
-		a.say("this session has ended (there is no keeper of that nonce, and of the lock: " + oneLine(err) + ")")
-		return exitEnded
-	case status.State == lock.StateHeld && status.Info != nil && status.Info.Nonce == nonce && status.Info.OwnerPID != 0:
-		a.say(fmt.Sprintf("this session can't be reached: its keeper, pid %d, has its socket elsewhere", status.Info.PID))
-		a.more("it was begun with another XDG_RUNTIME_DIR or TMPDIR, or by another user; ending that process ends the session")
+		a.say("this session was not ended: " + oneLine(err))
+		fileWords.describe(a.stderr, status)
 		return exitError
 	}
-	a.say(fmt.Sprintf("this session has ended (%s: %s)", visible(status.Path), status.State))
-	if status.State != lock.StateFree {
+	defer keeper.close()
+	if err := requestRelease(keeper.process, nonce); errors.Is(err, os.ErrProcessDone) {
+		return a.over(file, nonce)
+	} else if err != nil {
+		a.say(fmt.Sprintf("its keeper, pid %d, could not be asked to release the lock: %s", status.Info.PID, oneLine(err)))
+		return exitError
+	}
+	select {
+	case <-keeper.exit.Exited():
+	case <-ctx.Done():
+		a.say(fmt.Sprintf("the keeper of the session, pid %d, has not released the lock yet; it may be stopped, and does so when it goes on", status.Info.PID))
+		return exitError
+	}
+	if status, err := file.Inspect(context.Background()); err == nil && status.Info != nil && status.Info.Nonce == nonce {
+		a.say("the keeper has ended, and its lock file is still there")
+		fileWords.describe(a.stderr, status)
+		return exitError
+	}
+	return exitOK
+}
+
+// hasNonce reports whether a lock is held by a claim with this nonce, or may be.
+func hasNonce(s lock.Status, nonce string) bool {
+	return s.Info != nil && s.Info.Nonce == nonce && (s.State == lock.StateHeld || s.State == lock.StateUnknown)
+}
+
+// sessionKeeper is a process that is proven to be the keeper of a session. Its pid is
+// nobody else's until close, where the system can say so.
+type sessionKeeper struct {
+	process *os.Process
+	exit    *platform.Exit
+}
+
+func (k *sessionKeeper) close() {
+	k.exit.Stop()
+	_ = k.process.Release()
+}
+
+// findKeeper returns the keeper that a claim names. The error is os.ErrProcessDone if it has
+// ended.
+//
+// The process is opened first (a pidfd, a handle), and proven afterwards: it had the pid at a
+// time when the keeper, which had the pid before and has it still, was alive. So the two are
+// one. Where the system has nothing to open, and tells nothing of a process but that its pid is
+// in use (macOS, the BSDs), the claim and its kernel lock are the proof.
+func findKeeper(ctx context.Context, file lock.File, claim *lock.LockInfo) (k *sessionKeeper, err error) {
+	self, host := platform.Self(), platform.ThisHost()
+	switch {
+	case claim.OwnerPID == 0:
+		return nil, fmt.Errorf("pid %d has the lock for itself, and is no session's keeper", claim.PID)
+	case claim.BootID != host.BootID || host.BootID == "" && claim.Hostname != host.Name:
+		return nil, fmt.Errorf("its keeper, pid %d, is on another host, or was before this one restarted", claim.PID)
+	case claim.PIDNamespace != self.PIDNamespace:
+		return nil, fmt.Errorf("its keeper, pid %d, can't be reached from this pid namespace (container)", claim.PID)
+	}
+	process, err := os.FindProcess(claim.PID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = process.Release()
+		}
+	}()
+	id := platform.Process{PID: claim.PID, Start: claim.Start, PIDFD: claim.PIDFD, PIDNamespace: claim.PIDNamespace, TimeNamespace: claim.TimeNamespace}
+	exit, err := platform.WatchExit(id)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			exit.Stop()
+		}
+	}()
+	alive := platform.Probe(id)
+	now, err := file.Inspect(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case alive == platform.Gone, alive == platform.Replaced, !hasNonce(now, claim.Nonce):
+		return nil, os.ErrProcessDone
+	case alive != platform.Alive && (alive != platform.Exists || now.State != lock.StateHeld):
+		return nil, fmt.Errorf("it can't be told whether pid %d is its keeper", claim.PID)
+	case !mayBeKeeper(claim.PID):
+		return nil, fmt.Errorf("pid %d is no keeper that \"holdfast hold\" has started", claim.PID)
+	}
+	return &sessionKeeper{process, exit}, nil
+}
+
+// over says that a session has just ended by itself.
+func (a *app) over(file lock.File, nonce string) int {
+	status, err := file.Inspect(context.Background())
+	if err != nil {
+		return a.fail(err)
+	}
+	return a.noSession(status, nonce)
+}
+
+// noSession says that no session of that nonce has the lock: it has ended, or there never was
+// one.
+func (a *app) noSession(status lock.Status, nonce string) int {
+	found := fmt.Sprintf("(%s: %s)", visible(status.Path), status.State)
+	ended := status.Info != nil && status.Info.Nonce == nonce || status.Last != nil && status.Last.Info.Nonce == nonce
+	if ended {
+		a.say("this session has ended " + found)
+	} else {
+		a.say("no session " + nonce + " has this lock " + found + ": it has ended, or there never was one")
+	}
+	if status.State != lock.StateFree || ended {
 		fileWords.describe(a.stderr, status)
 	}
 	return exitEnded
-}
-
-var errNoSession = errors.New("no session has that nonce")
-
-// askSession asks the keeper. The error is errNoSession if there is none, or it ends without
-// a word.
-func askSession(r request) (answer reply, err error) {
-	c, err := dialSession(r.Nonce)
-	if err != nil {
-		return answer, err
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(answerWithin))
-	if err := json.NewEncoder(c).Encode(r); err != nil {
-		return answer, errNoSession
-	}
-	err = json.NewDecoder(c).Decode(&answer)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return answer, fmt.Errorf("the keeper of the session does not answer; it may be stopped: %w", err)
-	} else if err != nil {
-		return answer, errNoSession
-	}
-	return answer, nil
-}
-
-// listen has requests answered until the listener is closed. Who does not finish a request
-// keeps nobody else waiting.
-func (s *session) listen() {
-	for {
-		c, err := s.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		} else if err != nil {
-			time.Sleep(100 * time.Millisecond) // no descriptor is left, perhaps
-			continue
-		}
-		go func() {
-			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(answerWithin))
-			var r request
-			if json.NewDecoder(c).Decode(&r) != nil {
-				return
-			}
-			answered := make(chan struct{})
-			s.requests <- call{r, func(answer reply) {
-				defer close(answered)
-				_ = json.NewEncoder(c).Encode(answer)
-			}}
-			<-answered
-		}()
-	}
 }

@@ -57,9 +57,6 @@ func TestHold_KilledWaiting(t *testing.T) {
 	}
 	holder.finish()
 	wantCode(t, exitOK, "status", path)
-	if left := testkit.Names(t, sessionDirs()[0]); left != "" {
-		t.Error("there is a socket ", left)
-	}
 }
 
 // TestHold_KilledUnprinted: nor if that is between the keeper's report and its own.

@@ -5,7 +5,7 @@ package command
 import (
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"syscall"
 )
 
@@ -13,10 +13,14 @@ func checkSessions() error {
 	return fmt.Errorf("sessions can't be had on this system: %w", errors.ErrUnsupported)
 }
 
+func releaseRequests() chan os.Signal { return nil }
+
+func openRequests(string, chan<- os.Signal) error { return errors.ErrUnsupported }
+
+func requestRelease(*os.Process, string) error { return errors.ErrUnsupported }
+
 func detached() (*syscall.SysProcAttr, error) { return nil, errors.ErrUnsupported }
 
 func ignorePipes() {}
 
-func dialSession(string) (net.Conn, error) { return nil, errNoSession }
-
-func listenForSession(string) (net.Listener, error) { return nil, errors.ErrUnsupported }
+func outputIsClosed() bool { return false }

@@ -11,11 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
 )
+
+// sessions gives a test a lock.
+func sessions(t *testing.T) (path string) {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "a.lock")
+}
 
 // aSession is one that was begun.
 type aSession struct {
@@ -60,7 +66,6 @@ func (s *aSession) wantEnded() {
 	wantCode(s.t, exitOK, append([]string{"run", "-timeout", patience.String(), s.Path, "--"}, role(s.t, "exit", "0")...)...)
 	wantExit(s.t, s.keeper)
 	wantFile(s.t, s.Path, false)
-	wantUnreachable(s.t, s.Nonce)
 }
 
 func (s *aSession) wantHeld() {
@@ -130,21 +135,24 @@ func TestHold_DefaultOwner(t *testing.T) {
 	s.wantEnded()
 }
 
-// TestHold_Release: release ends this session and no other, and once.
+// TestHold_Release: release ends this session and no other, and once. It tells one that has
+// ended from one that never was, and how to end the one that there is.
 func TestHold_Release(t *testing.T) {
 	path := sessions(t)
 	s := begin(t, path)
+	word, _ := shellWord(path)
 	for _, nonce := range []string{strings.Repeat("A", 26), "x"} {
 		_, stderr := wantCode(t, exitEnded, "release", path, nonce)
-		wantText(t, stderr, "this session has ended ("+path+": held)", "session of pid")
+		wantText(t, stderr, "no session "+nonce+" has this lock ("+path+": held): it has ended, or there never was one",
+			"session of pid", "holdfast release "+word+" "+s.Nonce)
+		wantNoText(t, stderr, "this session")
 	}
 	for _, nonce := range []string{"", "..", "a/b", s.Nonce + "\n", strings.Repeat("A", 65)} {
 		_, stderr := wantCode(t, exitUsage, "release", path, nonce)
 		wantText(t, stderr, "NONCE is what hold has printed")
 	}
 	other := begin(t, path+"2")
-	_, stderr := wantCode(t, exitUsage, "release", path, other.Nonce)
-	wantText(t, stderr, "another lock", path+"2")
+	wantCode(t, exitEnded, "release", path, other.Nonce)
 	wantCode(t, exitUsage, "release", path)
 	s.wantHeld()
 	other.wantHeld()
@@ -158,13 +166,13 @@ func TestHold_Release(t *testing.T) {
 	wantCode(t, exitOK, "release", filepath.Join(link, "a.lock"), s.Nonce)
 	wantFile(t, path, false) // by now, and not soon
 	wantCode(t, exitOK, "status", path)
-	for _, command := range []string{"release", "renew"} {
-		_, stderr = wantCode(t, exitEnded, command, path, s.Nonce)
-		wantText(t, stderr, "this session has ended ("+path+": free)")
-	}
+	_, stderr := wantCode(t, exitEnded, "release", path, s.Nonce)
+	wantText(t, stderr, "this session has ended ("+path+": free)")
+	_, stderr = wantCode(t, exitEnded, "release", path, "BOGUS")
+	wantText(t, stderr, "no session BOGUS has this lock ("+path+": free)")
 	next := begin(t, path)
-	_, stderr = wantCode(t, exitEnded, "transfer", "-to", strconv.Itoa(os.Getpid()), path, s.Nonce)
-	wantText(t, stderr, "this session has ended ("+path+": held)", strconv.Itoa(next.KeeperPID))
+	_, stderr = wantCode(t, exitEnded, "release", path, s.Nonce)
+	wantText(t, stderr, "no session "+s.Nonce+" has this lock ("+path+": held)", strconv.Itoa(next.KeeperPID))
 	next.wantHeld()
 	wantCode(t, exitOK, "release", path, next.Nonce)
 	next.wantEnded()
@@ -173,91 +181,45 @@ func TestHold_Release(t *testing.T) {
 	wantExit(t, s.keeper)
 }
 
-// TestHold_TTL: a session that is renewed in time stays, and one that is not ends.
-func TestHold_TTL(t *testing.T) {
-	path := sessions(t)
-	const ttl = 700 * time.Millisecond
-	s := begin(t, "-ttl", ttl.String(), path)
-	last := time.Now() // before the renewal was asked for
-	for begun := last; time.Since(begun) < 3*ttl; {
-		now := time.Now()
-		code, _, stderr := holdfast(t, "renew", path, s.Nonce)
-		if gap := time.Since(last); gap >= ttl {
-			t.Skip("needs a machine that stands still for less, to renew in time: ", gap)
-		}
-		if code != exitOK {
-			t.Fatalf("renewing ended with %d: %s", code, stderr)
-		}
-		last = now
-	}
-	s.wantEnded()
-	wantCode(t, exitEnded, "renew", path, s.Nonce)
-
-	s = begin(t, path) // without a ttl
-	wantCode(t, exitOK, "renew", path, s.Nonce)
-	s.wantHeld()
-}
-
-// TestExpiry: the whole time passes by either clock, and is looked at now and then.
-func TestExpiry(t *testing.T) {
-	now := time.Now()
-	e := &expiry{ttl: time.Hour}
-	if e.due() != nil {
-		t.Error("it is due before it has begun")
-	}
-	e.begin(now)
-	for _, test := range []struct {
-		now  time.Time
-		left time.Duration
+// TestHold_End: the next holder learns what ended a session. Only a release counts as one.
+func TestHold_End(t *testing.T) {
+	for name, test := range map[string]struct {
+		end      func(t *testing.T, s *aSession, owner *process)
+		how      lock.End
+		evidence lock.Evidence // any, if that depends on the system
+		any      bool
 	}{
-		{now, time.Hour},
-		{now.Add(20 * time.Minute), 40 * time.Minute},
-		{now.Add(time.Hour), 0},
-		{now.Round(0).Add(59 * time.Minute), time.Minute}, // the machine was suspended
-		{now.Round(0).Add(61 * time.Minute), -time.Minute},
+		"release": {func(t *testing.T, s *aSession, _ *process) {
+			wantCode(t, exitOK, "release", s.Path, s.Nonce)
+		}, lock.EndReleased, "", false},
+		"owner killed": {func(t *testing.T, _ *aSession, owner *process) { owner.kill() }, lock.EndDied, lock.EvidenceOwnerEnded, false},
+		"owner done":   {func(t *testing.T, _ *aSession, owner *process) { owner.finish() }, lock.EndDied, lock.EvidenceOwnerEnded, false},
+		"keeper killed": {func(t *testing.T, s *aSession, _ *process) {
+			keeper, err := os.FindProcess(s.KeeperPID)
+			testkit.Check(t, err)
+			testkit.Check(t, keeper.Kill())
+		}, lock.EndDied, "", true},
 	} {
-		if left := e.left(test.now); left != test.left {
-			t.Errorf("at %v there is %v left, want %v", test.now, left, test.left)
-		}
-		if over := e.passed(test.now); over != (test.left <= 0) {
-			t.Errorf("at %v it has passed: %v", test.now, over)
-		}
-	}
-	e.begin(now.Add(time.Hour))
-	if left := e.left(now.Add(time.Hour)); left != time.Hour || e.due() == nil {
-		t.Errorf("renewed, there is %v left", left)
-	}
-	never := &expiry{}
-	if never.begin(now); never.due() != nil {
-		t.Error("without a ttl it ends some time")
+		t.Run(name, func(t *testing.T) {
+			path := sessions(t)
+			owner := anOwner(t)
+			s := begin(t, "-owner", owner.pid(), path)
+			test.end(t, s, owner)
+			wantExit(t, s.keeper)
+			wantEnd(t, s, test.how, test.evidence, test.any)
+		})
 	}
 }
 
-// TestHold_Transfer: from then on the new owner's life counts, and the old one's does not.
-func TestHold_Transfer(t *testing.T) {
-	path := sessions(t)
-	old, next := anOwner(t), anOwner(t)
-	s := begin(t, "-owner", old.pid(), path)
-	wantCode(t, exitUsage, "transfer", path, s.Nonce)
-	gone := anOwner(t)
-	gone.kill()
-	_, stderr := wantCode(t, exitError, "transfer", "-to", gone.pid(), path, s.Nonce)
-	wantText(t, stderr, gone.pid(), "the owner is still")
-	wantOwner := func(want string) {
-		t.Helper()
-		stdout, _ := wantCode(t, exitHeld, "status", "-json", path)
-		wantText(t, stdout, `"owner_pid":`+want+",")
+// wantEnd: the next holder is told how a session ended.
+func wantEnd(t *testing.T, s *aSession, how lock.End, evidence lock.Evidence, any bool) {
+	t.Helper()
+	stdout, _ := wantCode(t, exitOK, append([]string{"run", s.Path, "--"}, role(t, "predecessor")...)...)
+	var p lock.Predecessor
+	testkit.Check(t, json.Unmarshal([]byte(stdout), &p))
+	if p.Info.Nonce != s.Nonce || p.How != how || !any && (p.Evidence != evidence || p.Ended.IsZero()) {
+		t.Errorf("the next one is told %s, want %s, %q", stdout, how, evidence)
 	}
-	wantOwner(old.pid())
-	wantCode(t, exitOK, "transfer", "-to", next.pid(), path, s.Nonce)
-	wantOwner(next.pid())
-	old.kill()
-	for range 10 { // it has had the time to notice
-		wantCode(t, exitOK, "renew", path, s.Nonce)
-	}
-	s.wantHeld()
-	next.kill()
-	s.wantEnded()
 }
 
 // TestHold_OwnerGone: nothing is taken for an owner who has gone, nor for what is none.
@@ -267,7 +229,7 @@ func TestHold_OwnerGone(t *testing.T) {
 	owner.kill()
 	_, stderr := wantCode(t, exitError, "hold", "-owner", owner.pid(), path)
 	wantText(t, stderr, "pid "+owner.pid(), "has ended already", "no session was begun")
-	for _, args := range [][]string{{"-owner", "0"}, {"-owner", "-1"}, {"-ttl", "0"}, {"-ttl", "5"}} {
+	for _, args := range [][]string{{"-owner", "0"}, {"-owner", "-1"}, {"-ttl", "5m"}} {
 		wantCode(t, exitUsage, append(append([]string{"hold"}, args...), path)...)
 	}
 	if left := testkit.Names(t, filepath.Dir(path)); left != "" {
@@ -290,17 +252,4 @@ func TestHold_OwnerEndsWaiting(t *testing.T) {
 	wantText(t, stderr, "the owner, pid "+owner.pid()+", has ended already", "no session was begun")
 	holder.finish()
 	wantCode(t, exitOK, "status", path)
-}
-
-// TestHold_Lost: a session whose lock file is gone says so, and ends.
-func TestHold_Lost(t *testing.T) {
-	for _, command := range []string{"renew", "release"} {
-		path := sessions(t)
-		s := begin(t, path)
-		testkit.Check(t, os.Remove(path))
-		_, stderr := wantCode(t, exitLost, command, path, s.Nonce)
-		wantText(t, stderr, "lock lost")
-		s.wantEnded()
-		wantCode(t, exitEnded, command, path, s.Nonce)
-	}
 }

@@ -3,94 +3,33 @@
 package command
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// A keeper listens at a socket, whose name is the nonce, in a folder that is this user's
-// alone: so nobody else can ask.
+// A keeper is asked to release the lock by SIGUSR1. Every other signal that ends it may come
+// from a system that shuts down, or a terminal that closes, and says nothing of the work.
+const releaseSignal = syscall.SIGUSR1
 
 // checkSessions returns an error where no session can be begun.
-func checkSessions() error {
-	_, err := sessionDir()
-	return err
+func checkSessions() error { return nil }
+
+// releaseRequests returns a channel of requests to release the lock.
+func releaseRequests() chan os.Signal {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, releaseSignal)
+	return asked
 }
 
-// dialSession connects to the keeper of a session. It looks wherever this user's keepers may
-// listen. The error is errNoSession if there is none. A dead one's socket is removed. A
-// folder that can't be one of sockets is an error only if none of the others has it.
-func dialSession(nonce string) (net.Conn, error) {
-	none := errNoSession
-	for _, dir := range sessionDirs() {
-		if err := checkOwnFolder(dir); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			none = err
-			continue
-		}
-		at := filepath.Join(dir, nonce)
-		if len(at) > maxSocketPath { // none was ever made there
-			continue
-		}
-		c, err := net.DialTimeout("unix", at, answerWithin)
-		switch {
-		case err == nil:
-			return c, nil
-		case errors.Is(err, fs.ErrNotExist):
-		case strings.Contains(err.Error(), "refused"): // as in clearSocket
-			_ = os.Remove(at) // no other keeper ever has that name
-		default:
-			return nil, err
-		}
-	}
-	return nil, none
-}
+// openRequests makes the keeper of a session reachable. A signal needs no more than its pid.
+func openRequests(string, chan<- os.Signal) error { return nil }
 
-// sessionDirs are the folders in which keepers of this user may listen, the best one first.
-func sessionDirs() (dirs []string) {
-	// Under su or sudo the variable may still be another user's.
-	if base := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(base) && isOwn(base) {
-		dirs = append(dirs, filepath.Join(base, "holdfast"))
-	}
-	temp, err := filepath.Abs(os.TempDir())
-	if err != nil {
-		return dirs
-	}
-	return append(dirs, filepath.Join(temp, fmt.Sprintf("holdfast-%d", os.Geteuid())))
-}
-
-// sessionDir returns the folder in which a new keeper listens. It makes the folder.
-func sessionDir() (string, error) {
-	dir := sessionDirs()[0]
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("the folder for sockets of sessions: %w", err)
-	}
-	if len(dir)+1+len("ABCDEFGHIJKLMNOPQRSTUVWXYZ") > maxSocketPath {
-		return "", fmt.Errorf("the path of a socket has room for %d bytes, and %s takes too many of them; set XDG_RUNTIME_DIR to a shorter one", maxSocketPath, dir)
-	}
-	return dir, checkOwnFolder(dir)
-}
-
-// maxSocketPath is the least of any system, without the NUL (macOS and the BSDs).
-const maxSocketPath = 103
-
-// listenForSession listens at the socket of a session, which closing removes.
-func listenForSession(nonce string) (l net.Listener, err error) {
-	dir, err := sessionDir()
-	if err != nil {
-		return nil, err
-	}
-	ownerOnly(func() { l, err = net.Listen("unix", filepath.Join(dir, nonce)) })
-	return l, err
-}
+// requestRelease asks a keeper to release the lock: by its pidfd, where the system has those.
+func requestRelease(keeper *os.Process, _ string) error { return keeper.Signal(releaseSignal) }
 
 // detached has a process started in a session of its own, without a terminal, and without
 // any file that this one was handed: a lock of "holdfast run" above, a pipe of the shell.
@@ -117,24 +56,17 @@ func detached() (*syscall.SysProcAttr, error) {
 // ignorePipes has writing to a pipe that nobody reads be an error, and not our end.
 func ignorePipes() { signal.Ignore(syscall.SIGPIPE) }
 
-// isOwn reports whether a folder is this user's.
-func isOwn(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && info.IsDir() && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()
-}
-
-// checkOwnFolder returns an error unless a folder is this user's alone, and no link.
-func checkOwnFolder(dir string) error {
-	info, err := os.Lstat(dir)
-	switch {
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return fmt.Errorf("%s is no folder, and so no place for sockets of sessions", dir)
-	case int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid():
-		return fmt.Errorf("%s is another user's, and so no place for sockets of sessions", dir)
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s is open to other users (mode %#o), and so no place for sockets of sessions", dir, info.Mode().Perm())
+// outputIsClosed reports whether standard output was closed when this program was started. Go's
+// run-time opens /dev/null in its place, for reading and writing. A caller's own /dev/null is
+// mostly for writing alone, and is as good an output as any; one for both can't be told
+// from none.
+func outputIsClosed() bool {
+	const accessMode = syscall.O_RDONLY | syscall.O_WRONLY | syscall.O_RDWR
+	null, err := os.Stat(os.DevNull)
+	ours, err2 := os.Stdout.Stat()
+	if err != nil || err2 != nil {
+		return err2 != nil
 	}
-	return nil
+	flags, err := unix.FcntlInt(os.Stdout.Fd(), unix.F_GETFL, 0)
+	return err == nil && os.SameFile(null, ours) && flags&accessMode == syscall.O_RDWR
 }

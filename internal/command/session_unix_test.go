@@ -5,7 +5,6 @@ package command
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,46 +12,52 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// sessions gives a test a folder for sockets, whose path is short enough, and a lock.
-func sessions(t *testing.T) (path string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "hf")
-	testkit.Check(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	if len(sessionDirs()[0]) > maxSocketPath-30 {
-		t.Skip("needs a shorter TMPDIR, to have sockets in it: ", dir)
-	}
-	return filepath.Join(t.TempDir(), "a.lock")
-}
-
-// wantUnreachable: there is no socket of a session.
-func wantUnreachable(t *testing.T, nonce string) {
-	t.Helper()
-	wantFile(t, filepath.Join(sessionDirs()[0], nonce), false)
-}
-
-// TestHold_KeeperEnds: a keeper that is killed leaves a lock that the next one takes over; one
-// that is told to end releases it.
-func TestHold_KeeperEnds(t *testing.T) {
-	path := sessions(t)
-	s := begin(t, path)
-	testkit.Check(t, syscall.Kill(s.KeeperPID, syscall.SIGKILL))
-	wantExit(t, s.keeper)
-	wantFile(t, filepath.Join(sessionDirs()[0], s.Nonce), true)
-	_, stderr := wantCode(t, exitEnded, "renew", path, s.Nonce)
-	wantText(t, stderr, "this session has ended", "dead")
-	s.wantEnded()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		s = begin(t, path)
+// TestHold_KeeperTold: a keeper that is told to end, and not by a release, releases the lock,
+// but not as one whose work is done.
+func TestHold_KeeperTold(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		path := sessions(t)
+		s := begin(t, path)
 		testkit.Check(t, syscall.Kill(s.KeeperPID, sig))
 		wantExit(t, s.keeper)
 		wantFile(t, path, false)
-		s.wantEnded()
+		wantEnd(t, s, lock.EndDied, lock.EvidenceToldToEnd, false)
 	}
+}
+
+// TestHold_Closed: nobody could name a session whose report went nowhere. /dev/null is an
+// output like others.
+func TestHold_Closed(t *testing.T) {
+	path := sessions(t)
+	exe, err := os.Executable()
+	testkit.Check(t, err)
+	hold := func(redirection string) (stderr string, err error) {
+		cmd := exec.Command("sh", "-c", `"$0" hold -owner "$2" "$1" `+redirection, exe, path, strconv.Itoa(os.Getpid()))
+		cmd.Env = child(t).Env
+		var said strings.Builder
+		cmd.Stderr = &said
+		err = cmd.Run()
+		return said.String(), err
+	}
+	stderr, err := hold(">&-")
+	if err == nil {
+		t.Error("it began a session")
+	}
+	wantText(t, stderr, "standard output is closed", "no session was begun")
+	wantFile(t, path+".flock", false) // nothing was taken
+	if stderr, err := hold(">/dev/null"); err != nil {
+		t.Error(err, stderr)
+	}
+	status, err := lock.File{Path: path}.Inspect(t.Context())
+	testkit.Check(t, err)
+	if status.Info == nil || status.Info.OwnerPID != os.Getpid() {
+		t.Fatalf("there is no session: %+v", status)
+	}
+	wantCode(t, exitOK, "release", path, status.Info.Nonce)
 }
 
 // TestHold_Waits: in line, as run does; and a caller who gives up leaves nothing behind.
@@ -127,79 +132,6 @@ func TestHold_Unprinted(t *testing.T) {
 	}
 	wantText(t, string(said[:n]), "writing the output", "given up again")
 	wantCode(t, exitOK, "status", path)
-	if left := testkit.Names(t, sessionDirs()[0]); left != "" {
-		t.Error("there is a socket ", left)
-	}
-}
-
-// TestHold_SocketFolder: sockets are nowhere but where only their user can reach them.
-func TestHold_SocketFolder(t *testing.T) {
-	path := sessions(t)
-	dir := sessionDirs()[0]
-	refused := func(hint string) {
-		t.Helper()
-		_, stderr := wantCode(t, exitError, "hold", path)
-		wantText(t, stderr, dir, hint)
-		wantFile(t, path+".flock", false)
-		_, stderr = wantCode(t, exitError, "release", path, "N")
-		wantText(t, stderr, dir, hint)
-	}
-	testkit.Check(t, os.Mkdir(dir, 0o700))
-	testkit.Check(t, os.Chmod(dir, 0o770))
-	refused("open to other users")
-	testkit.Check(t, os.Remove(dir))
-	testkit.Check(t, os.Symlink(t.TempDir(), dir))
-	refused("no folder")
-	testkit.Check(t, os.Remove(dir))
-	defer syscall.Umask(syscall.Umask(0))
-	s := begin(t, path)
-	for at, want := range map[string]string{dir: "drwx------", filepath.Join(dir, s.Nonce): "Srw-------"} {
-		if info, err := os.Lstat(at); err != nil || info.Mode().String() != want {
-			t.Errorf("%s: %v %v, want %s", at, info.Mode(), err, want)
-		}
-	}
-	wantCode(t, exitOK, "release", path, s.Nonce)
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), strings.Repeat("x", 100)))
-	testkit.Check(t, os.Mkdir(os.Getenv("TMPDIR"), 0o700))
-	_, stderr := wantCode(t, exitError, "hold", path)
-	wantText(t, stderr, "takes too many")
-}
-
-// TestHold_SocketElsewhere: a session that can't be reached is not taken for one that has
-// ended.
-func TestHold_SocketElsewhere(t *testing.T) {
-	path := sessions(t)
-	s := begin(t, path)
-	here := os.Getenv("XDG_RUNTIME_DIR")
-	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	_, stderr := wantCode(t, exitError, "release", path, s.Nonce)
-	wantText(t, stderr, "can't be reached", "pid "+strconv.Itoa(s.KeeperPID), "XDG_RUNTIME_DIR")
-	t.Setenv("XDG_RUNTIME_DIR", here)
-	s.wantHeld()
-	wantCode(t, exitOK, "release", path, s.Nonce)
-	s.wantEnded()
-}
-
-// TestHold_SocketBeside: a folder that is no place for sockets does not hide those in the other.
-func TestHold_SocketBeside(t *testing.T) {
-	path := sessions(t)
-	base := os.Getenv("XDG_RUNTIME_DIR")
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	t.Setenv("TMPDIR", base)
-	s := begin(t, path)
-	open := filepath.Join(base, "open")
-	testkit.Check(t, os.MkdirAll(filepath.Join(open, "holdfast"), 0o700))
-	testkit.Check(t, os.Chmod(filepath.Join(open, "holdfast"), 0o755))
-	long := filepath.Join(base, strings.Repeat("x", 100))
-	testkit.Check(t, os.MkdirAll(filepath.Join(long, "holdfast"), 0o700))
-	for _, dir := range []string{open, long} {
-		t.Setenv("XDG_RUNTIME_DIR", dir)
-		wantCode(t, exitOK, "renew", path, s.Nonce)
-	}
-	wantCode(t, exitOK, "release", path, s.Nonce)
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	s.wantEnded()
 }
 
 // TestHold_Contention: sessions of several shells take turns.

@@ -109,6 +109,11 @@ func (words *words) who(h *lock.LockInfo) string {
 // describe writes what is known of a lock, and what to do about it: who, since
 // when, why they are believed to be alive or dead, and what next.
 func (words *words) describe(w io.Writer, s lock.Status) {
+	words.describeWith(w, s, words.advice(s))
+}
+
+// describeWith is describe with another answer to what next.
+func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 	next := words.advice(s)
 	if s.Evidence == evidencePermits { // who has them is told below
@@ -195,7 +200,8 @@ func ended(p *lock.Predecessor) string {
 		text = "not known how: its lock file is gone, and it left no word"
 	case !p.Ended.IsZero():
 		text += " " + moment(p.Ended)
-	case p.Evidence != "":
+	}
+	if p.Evidence != "" {
 		text += ": " + visible(string(p.Evidence))
 	}
 	return text
@@ -265,7 +271,7 @@ func advice(s lock.Status) []string {
 	case s.State == lock.StateHeld && s.Info == nil && len(s.Processes) == 0:
 		return []string{"wait for it: the lock is free the moment its holder is gone"}
 	case s.State == lock.StateHeld && releaseCommand(s) != "":
-		return []string{"wait for it, or end the session: the lock is free the moment its owner or that process is gone, or by", "  " + releaseCommand(s)}
+		return []string{"wait for it, or end the session: the lock is free the moment its owner is gone, or by", "  " + releaseCommand(s)}
 	case s.State == lock.StateHeld:
 		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
 	case s.Evidence == lock.EvidenceNotALockFile:

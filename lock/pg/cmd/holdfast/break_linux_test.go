@@ -32,7 +32,7 @@ func TestBreak(t *testing.T) {
 	out, told := want(t, 0, "y\n", "break", "-pg", conn, "break/a")
 	wantText(t, told, "3 locks")
 	wantText(t, out, "break/a: ended the session that had it", fmt.Sprintf("backend %d: stopped", pid), "it held   3 locks")
-	want(t, 0, "", "run", "-pg", conn, "-try", "break/a", "break/c", "--", "true")
+	want(t, 0, "", "run", "-pg", conn, "-try", "-also", "break/a", "break/c", "--", "true")
 	if code := next.finish(""); code != 0 {
 		t.Errorf("who waited ended with %d\n%s", code, next.stderr)
 	}

@@ -24,13 +24,13 @@ func TestRun(t *testing.T) {
 	wantText(t, told, "run/a is still locked after 10ms", pid)
 	want(t, 75, "", "run", "-pg", conn, "-timeout", "0", "run/a", "--", "true")
 	want(t, 75, "", "run", "-pg", conn, "-shared", "-try", "run/a", "--", "true")
-	want(t, 9, "", "run", "-pg", conn, "-try", "-conflict-exit-code", "9", "run/b", "run/a", "--", "true")
+	want(t, 9, "", "run", "-pg", conn, "-try", "-conflict-exit-code", "9", "-also", "run/b", "run/a", "--", "true")
 	if _, told := want(t, 75, "", "run", "-pg", conn, "-try", "-quiet", "run/a", "--", "true"); told != "" {
 		t.Errorf("with -quiet it says %s", told)
 	}
 	want(t, 4, "", "run", "-pg", conn, "-try", "run/b", "--", "sh", "-c", "exit 4") // it was let go
 
-	next := start(t, "run", "-pg", conn, "run/0", "run/a", "--", "sh", "-c", "echo ready; cat")
+	next := start(t, "run", "-pg", conn, "-also", "run/0", "run/a", "--", "sh", "-c", "echo ready; cat")
 	next.said(next.stderr, "waiting for run/a")
 	next.said(next.stderr, "who that is")
 	wantText(t, next.stderr.String(), pid+": the holder")
@@ -142,7 +142,7 @@ func TestRun_Killed(t *testing.T) {
 func TestRun_Lost(t *testing.T) {
 	conn := server.Conn()
 	admin := connect(t, conn)
-	p := start(t, "run", "-pg", conn, "-label", "loser", "lost/a", "lost/b", "--", "sh", "-c",
+	p := start(t, "run", "-pg", conn, "-label", "loser", "-also", "lost/a", "lost/b", "--", "sh", "-c",
 		"trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
 	p.said(p.stdout, "ready")
 	exec(t, admin, fmt.Sprintf("SELECT pg_terminate_backend(%d)", backend(t, admin, "loser")))
@@ -155,7 +155,7 @@ func TestRun_Lost(t *testing.T) {
 	if n := strings.Count(p.stderr.String(), "lost lost/a"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, p.stderr)
 	}
-	want(t, 0, "", "run", "-pg", conn, "-try", "lost/a", "lost/b", "--", "true")
+	want(t, 0, "", "run", "-pg", conn, "-try", "-also", "lost/a", "lost/b", "--", "true")
 }
 
 // TestRun_ServerEnds: so does the command, and then holdfast.
