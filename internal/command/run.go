@@ -233,13 +233,8 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 			above = "a session from which this process comes"
 		}
 		a.say(path + " is held by " + above + ", and would be waited for in vain; " + o.undone)
-		next := []string{"take another lock, or none: that process has this one while this command lasts"}
-		if found.Info != nil && found.Info.OwnerPID != 0 {
-			next = []string{"end the session first, or go on under it without a lock"}
-			if command := releaseCommand(found); command != "" {
-				next = append(next, "  "+command)
-			}
-		} else if o.conn == nil && len(o.command) > 0 && heldAbove(locked.Path) {
+		next := insteadOfWaiting(found)
+		if o.conn == nil && len(o.command) > 0 && heldAbove(locked.Path) {
 			next = []string{"with -nested, the command runs under that hold"}
 		}
 		at.words().describeWith(a.stderr, found, next)

@@ -253,3 +253,28 @@ func TestHold_OwnerEndsWaiting(t *testing.T) {
 	holder.finish()
 	wantCode(t, exitOK, "status", path)
 }
+
+// TestHold_NotBegun: without a session hold never succeeds, however its keeper ended.
+func TestHold_NotBegun(t *testing.T) {
+	for _, test := range []struct {
+		role []string
+		want int
+	}{
+		{role(t, "exit", "0"), exitError},
+		{role(t, "exit", "75"), exitNotHad},
+		{role(t, "exit", "1"), exitError},
+		{role(t, "killself"), exitError},
+	} {
+		cmd := child(t, test.role[1:]...)
+		testkit.Check(t, cmd.Start())
+		var stderr strings.Builder
+		a := &app{stderr: &stderr}
+		code := a.notBegun(&keeper{cmd: cmd}, nil)
+		if runtime.GOOS == "windows" && code == exitOK || runtime.GOOS != "windows" && code != test.want {
+			t.Errorf("a keeper that ends by %q: exit code %d, want %d", test.role[2:], code, test.want)
+		}
+		if silent := code != exitError || test.role[len(test.role)-1] == "1"; !silent {
+			wantText(t, stderr.String(), "the session has ended already")
+		}
+	}
+}

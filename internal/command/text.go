@@ -287,6 +287,19 @@ func advice(s lock.Status) []string {
 	return []string{"if you know that its holder is gone, and nothing else uses the file, remove it by hand"}
 }
 
+// insteadOfWaiting says what a person can do about a lock that a process above has, which would
+// be waited for in vain.
+func insteadOfWaiting(s lock.Status) []string {
+	if s.Info == nil || s.Info.OwnerPID == 0 {
+		return []string{"take another lock, or none: that process has this one while this command lasts"}
+	}
+	next := []string{"end the session first, or go on under it without a lock"}
+	if command := releaseCommand(s); command != "" {
+		next = append(next, "  "+command)
+	}
+	return next
+}
+
 // forceCommand is the call that would break this lock for certain; "" if there is
 // none.
 func forceCommand(s lock.Status) string {

@@ -140,6 +140,9 @@ func (a *app) waited(o waitOptions, err error) int {
 		return a.fail(err)
 	case errors.Is(err, lock.ErrReentrant):
 		a.say(visible(locked.Path) + " is held by a process that has started this one, and would be waited for in vain")
+		found := refusal(locked)
+		fileWords.describeWith(a.stderr, found, insteadOfWaiting(found))
+		return exitNotHad
 	case errors.Is(err, lock.ErrTimeout):
 		a.say(fmt.Sprintf("%s is still locked after %s", visible(locked.Path), o.timeout))
 	default:
