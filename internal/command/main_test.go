@@ -17,12 +17,17 @@ import (
 const (
 	mainVar     = "HOLDFAST_TEST_MAIN"
 	testCommand = "test-command"
+	// falseKeeperVar is a lock, of which the command keeperName is then a keeper that dies of
+	// what it is asked.
+	falseKeeperVar = "HOLDFAST_TEST_FALSE_KEEPER"
 )
 
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(mainVar) == "":
 		os.Exit(testkit.Run(m))
+	case os.Getenv(falseKeeperVar) != "" && os.Args[1] == keeperName:
+		os.Exit(roles["owned"]([]string{os.Getenv(falseKeeperVar)}))
 	case len(os.Args) > 2 && os.Args[1] == testCommand:
 		os.Exit(roles[os.Args[2]](os.Args[3:]))
 	}

@@ -19,15 +19,24 @@ import (
 )
 
 func init() {
-	// owned holds a lock as a library program may, for an owner, and would die of a signal.
+	// mortal dies of what a keeper is asked by, as programs do that are not Go's.
+	roles["mortal"] = func([]string) int {
+		asked := releaseRequests()
+		fmt.Println("ready")
+		<-asked
+		return endedByItself
+	}
+	// owned holds a lock as a library program may, for an owner, and dies so, too.
 	roles["owned"] = func(args []string) int {
+		asked := releaseRequests()
 		held, err := lock.File{Path: args[0], OwnerPID: os.Getppid()}.TryAcquire(context.Background())
 		if err != nil {
 			fmt.Println(err)
 			return 1
 		}
 		fmt.Println(held.Info().Nonce)
-		return forever()
+		<-asked
+		return endedByItself
 	}
 }
 
@@ -55,7 +64,7 @@ func claimOf(t *testing.T, p platform.Process) lock.LockInfo {
 
 // TestRelease_NoKeeper: nobody is sent a signal but the keeper of that very session.
 func TestRelease_NoKeeper(t *testing.T) {
-	bystander := start(t, testCommand, "stuck") // would die of it
+	bystander := start(t, testCommand, "mortal")
 	bystander.expect("ready")
 	process, err := platform.Identify(bystander.cmd.Process.Pid)
 	testkit.Check(t, err)
@@ -167,4 +176,18 @@ func TestRelease_Gone(t *testing.T) {
 	}
 	_, stderr := wantCode(t, exitEnded, "release", s.Path, s.Nonce)
 	wantText(t, stderr, "this session has ended", "dead")
+}
+
+// TestRelease_KeeperDies: a keeper that dies of the request has not released the lock, which is
+// said.
+func TestRelease_KeeperDies(t *testing.T) {
+	path := sessions(t)
+	cmd := child(t, keeperName)
+	cmd.Env = append(cmd.Env, falseKeeperVar+"="+path)
+	keeper := startCommand(t, cmd)
+	if !keeper.lines.Scan() {
+		t.Fatal(keeper.output())
+	}
+	_, stderr := wantCode(t, exitError, "release", path, keeper.lines.Text())
+	wantText(t, stderr, "the keeper has ended, and its lock file is still there", "dead")
 }

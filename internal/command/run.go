@@ -161,9 +161,7 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 			r := <-results
 			suspend(s)
 			if errors.Is(r.err, context.Canceled) {
-				left := o
-				left.timeout = max(0, o.timeout-time.Since(began))
-				giveUp = begin(left)
+				giveUp = begin(o.after(time.Since(began)))
 			} else { // it had come just then
 				results <- r
 			}
@@ -174,6 +172,12 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 			return r.held, a.taken(o, at, r.err), r.err == nil
 		}
 	}
+}
+
+// after is what is left to ask for when some of the time is over.
+func (o runOptions) after(d time.Duration) runOptions {
+	o.timeout = max(0, o.timeout-d)
+	return o
 }
 
 // signalled is the cause of a wait's end.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
@@ -123,6 +124,19 @@ func TestRunWhoseLockFileIsTaken(t *testing.T) {
 		t.Errorf("exit code %d, want %d", got, exitError)
 	}
 	wantText(t, stderr.String(), "no such device")
+	if got := a.letGo(&fileWords, []hold{&fakeHold{release: errors.New("no such device")}}, 3, false); got != 3 {
+		t.Errorf("exit code %d, want the command's own, 3", got)
+	}
+}
+
+// TestRunAfter: a wait that begins anew has what is left of its time, and no more.
+func TestRunAfter(t *testing.T) {
+	o := runOptions{timed: true, timeout: time.Minute}
+	for after, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: 59 * time.Second, time.Hour: 0} {
+		if got := o.after(after); got.timeout != want || !got.timed {
+			t.Errorf("after %v there is %v left, want %v", after, got.timeout, want)
+		}
+	}
 }
 
 // TestRunLost: a command that succeeds, though its lock file was removed by a hand, has

@@ -115,6 +115,7 @@ func TestHold_NoFileOfTheCallers(t *testing.T) {
 // TestHold_Unprinted: a session of which the caller has not heard is none.
 func TestHold_Unprinted(t *testing.T) {
 	path := sessions(t)
+	dieHolding(t, path)
 	r, w, err := os.Pipe()
 	testkit.Check(t, err)
 	r.Close()
@@ -132,6 +133,8 @@ func TestHold_Unprinted(t *testing.T) {
 	}
 	wantText(t, string(said[:n]), "writing the output", "given up again")
 	wantCode(t, exitOK, "status", path)
+	stdout, _ := wantCode(t, exitOK, append([]string{"run", path, "--"}, role(t, "predecessor")...)...)
+	wantText(t, stdout, `"cmd":"the holder"`, `"how":"died"`) // it hides nobody
 }
 
 // TestHold_Contention: sessions of several shells take turns.
