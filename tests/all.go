@@ -26,15 +26,25 @@ var runs = []struct {
 	// The processes that the other tests start are built with it only with -complete.
 	race     string
 	packages []string // and flags of their own
+	// fresh is with a module cache of its own, which is empty, as on a machine that has seen no
+	// Go before.
+	fresh bool
 }{
-	{"", ".", "always", []string{"./internal/...", "./lock/...", "./platform/...", "./lock/etcd/...", "./lock/pg/..."}}, // cmd has none
-	{"", ".", "complete", []string{"./tests/..."}},
+	{"", ".", "always", []string{"./internal/...", "./lock/...", "./platform/...", "./lock/etcd/...", "./lock/pg/..."}, false}, // cmd has none
+	{"", ".", "complete", []string{"-skip=" + rehearsals, "./tests/..."}, false},
+	{" (empty module cache)", ".", "never", []string{"-trimpath", "-run=" + rehearsals, "./tests"}, true},
 	// On Linux through the path of the other systems.
-	{" (portable)", ".", "never", []string{"-tags=portable", "./platform", "./lock", "./lock/ledger", "./lock/claims",
-		"./lock/dispatch", "./lock/locktest", "./internal/command"}},
-	{" (portable)", "tests", "never", []string{"-tags=portable", "-run=TestScript", "."}},
-	{"", "benchmarks", "never", []string{"./..."}},
+	{portable, ".", "never", []string{"-tags=portable", "./platform", "./lock", "./lock/ledger", "./lock/claims",
+		"./lock/dispatch", "./lock/locktest", "./internal/command"}, false},
+	{portable, "tests", "never", []string{"-tags=portable", "-run=TestScript", "."}, false},
+	{"", "benchmarks", "never", []string{"./..."}, false},
 }
+
+const portable = " (portable)"
+
+// rehearsals are the tests of a release, which must need nothing that a module cache
+// happens to have.
+const rehearsals = "^(TestRelease|TestPublish)"
 
 // cures are what makes up for what a test says that it needs.
 var cures = []struct{ need, cure string }{
@@ -47,6 +57,7 @@ var cures = []struct{ need, cure string }{
 	{"mkfs.btrfs", "install btrfs-progs"},
 	{"PostgreSQL", "install postgresql"},
 	{"etcd-server", "install etcd-server"},
+	{"modules of others", "have Go fetch them, or set GOPROXY"},
 	{"git", "install git"},
 	{"gcc", "install gcc and libc6-dev"},
 	{"race detector", "install gcc and libc6-dev"},
@@ -75,6 +86,7 @@ type run struct {
 	broken  bool // go test failed without a test that did
 	// children: the processes that the tests start are of binaries without the race detector.
 	children bool
+	fresh    bool
 }
 
 func main() {
@@ -102,7 +114,7 @@ func main() {
 		if (m.race == "always" || m.race == "complete" && complete) && gcc == nil {
 			flags = append(flags, "-race")
 		}
-		r := &run{name: m.name, log: log, output: map[string][]string{}, children: m.race == "always" && gcc == nil && !complete}
+		r := &run{name: m.name, log: log, output: map[string][]string{}, children: m.race == "always" && gcc == nil && !complete, fresh: m.fresh}
 		started = append(started, r)
 		fmt.Printf("== go %s %s, in %s\n", strings.Join(flags, " "), strings.Join(m.packages, " "), m.dir)
 		wg.Go(func() {
@@ -150,6 +162,22 @@ func (r *run) test(dir string, flags, packages []string) {
 			return
 		}
 		cmd.Env = append(cmd.Env, "HOLDFAST_TEST_CHILDREN="+binaries)
+	}
+	if r.fresh {
+		cache, err := os.MkdirTemp("", "holdfast-modules-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
+			r.broken = true
+			return
+		}
+		cmd.Env = append(cmd.Env, "GOMODCACHE="+cache)
+		defer func() { // its files are read-only
+			clean := command(dir, "clean", "-modcache")
+			clean.Env = cmd.Env
+			if err := errors.Join(clean.Run(), os.RemoveAll(cache)); err != nil {
+				fmt.Fprintln(os.Stderr, "tests/all.sh:", err)
+			}
+		}()
 	}
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -201,7 +229,7 @@ func (r *run) note(e event) {
 		r.failed = append(r.failed, outcome{name + r.name, r.output[name]})
 	case "skip":
 		// What an engine, or another system's path, does not offer is nothing that is missing here.
-		if e.Test != "" && r.name == "" && !strings.Contains(strings.Join(r.output[name], ""), "needs an engine ") {
+		if e.Test != "" && r.name != portable && !strings.Contains(strings.Join(r.output[name], ""), "needs an engine ") {
 			r.skipped = append(r.skipped, outcome{name, r.output[name]})
 		}
 	case "pass":
