@@ -8,9 +8,3 @@ import "strings"
 func ReadKernelLocks(list string) (KernelLocks, error) {
 	return readKernelLocks(strings.NewReader(list))
 }
-
-// LocksIn counts the locks that the text of a descriptor's fdinfo names.
-func LocksIn(info string) int {
-	_, locks := parseFDInfo(info)
-	return len(locks)
-}

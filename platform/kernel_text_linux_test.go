@@ -55,14 +55,3 @@ func TestReadKernelLocks(t *testing.T) {
 		}
 	}
 }
-
-// TestLocksIn: a lock of a descriptor that can't be understood is a lock all the same: who has
-// it does not have one lock only.
-func TestLocksIn(t *testing.T) {
-	const known, unknown = "lock:\t1: FLOCK  ADVISORY  WRITE 100 fd:00:7 0 EOF\n", "lock:\t2: SOMETHING NEW\n"
-	for text, want := range map[string]int{"": 0, "pos:\t0\nflags:\t0100002\n": 0, known: 1, unknown: 1, "flags:\t02\n" + known + unknown: 2} {
-		if got := platform.LocksIn(text); got != want {
-			t.Errorf("%d locks in %q, want %d", got, text, want)
-		}
-	}
-}

@@ -115,7 +115,6 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 // describeWith is describe with another answer to what next.
 func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
-	next := words.advice(s)
 	if s.Evidence == evidencePermits { // who has them is told below
 		next = []string{"wait for those who have them: the lock is free when all are given back"}
 	} else if s.State != lock.StateFree {
