@@ -17,12 +17,15 @@ const (
 
 func newBackoff(most time.Duration) backoff { return backoff{delay: firstDelay, most: most} }
 
-// sleep waits for the next delay, or until ctx is done.
-func (b *backoff) sleep(ctx context.Context) {
-	delay := jitter(b.delay)
+// next returns the next delay, without jitter.
+func (b *backoff) next() time.Duration {
+	delay := b.delay
 	b.delay = min(2*b.delay, b.most)
-	sleep(ctx, delay)
+	return delay
 }
+
+// sleep waits for the next delay, or until ctx is done.
+func (b *backoff) sleep(ctx context.Context) { sleep(ctx, jitter(b.next())) }
 
 // jitter is half of a delay, or up to all of it.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

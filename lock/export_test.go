@@ -114,6 +114,19 @@ func (f File) WithoutKernelLock() File {
 // ReaderLeaveSteps are those of the last reader's release.
 var ReaderLeaveSteps = names(stepSharedDropped, stepAlone, stepRemoved)
 
+// Delays returns the first delays of a wait that looks from time to time, of one for a holder
+// without a kernel lock, and of the looks after a wait in the kernel.
+func Delays(n int) (poll, alien, looks []time.Duration) {
+	p, a, l := newBackoff(maxDelay), newBackoff(maxAlienDelay), newLooks()
+	for range n {
+		poll, alien, looks = append(poll, p.next()), append(alien, a.next()), append(looks, l.next())
+	}
+	return poll, alien, looks
+}
+
+// Jitter is jitter.
+var Jitter = jitter
+
 // MaxParked bounds the threads parked in the kernel.
 const MaxParked = maxParked
 

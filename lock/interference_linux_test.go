@@ -260,7 +260,11 @@ func TestStuck_NoThreadLeft(t *testing.T) {
 	letGo(t, tryHold(t, f)) // makes the sibling
 	turnstile, err := takeTurnstile(f.Path + ".flock")
 	check(t, err)
-	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
+	watched, parks := countingSteps(f, lock.StepParks)
+	letGo(t, getHeld(t, beginAcquire(t, t.Context(), watched)))
+	if n := parks.Load(); n != 2 {
+		t.Errorf("it was overtaken at look %d; want the second", n)
+	}
 	for _, mode := range []func(context.Context) (*lock.FileHold, error){f.TryAcquireShared, f.AcquireShared} {
 		held, err := mode(t.Context())
 		check(t, err)

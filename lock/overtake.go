@@ -14,7 +14,7 @@ import (
 type siblingWatch struct {
 	waiter *waiter
 	parked *wait
-	delay  time.Duration
+	looks  backoff
 	free   bool           // the last look found the lock free
 	file   *platform.File // the sibling, with its lock, if that was overtaking
 }
@@ -40,8 +40,7 @@ func (s *siblingWatch) check() time.Duration {
 		_ = file.Close()
 		return firstLook
 	}
-	s.delay = min(max(2*s.delay, firstLook), mostLook)
-	return s.delay
+	return s.looks.next()
 }
 
 // overtake returns the sibling with its lock, if nobody has that, though somebody is at its

@@ -1,17 +1,16 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
-	"slices"
-	"strings"
-	"sync"
+	"regexp"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"golang.org/x/sys/unix"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // countingSteps counts the steps that the lock goes through.
@@ -60,10 +59,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 			}
 		},
 		"anybody's byte lock": func(t *testing.T, f lock.File) func() {
-			letGo(t, tryHold(t, f)) // makes the sibling
-			turnstile, err := takeTurnstile(f.Path + ".flock")
-			check(t, err)
-			return func() { turnstile.Close() }
+			return standAtTurnstile(t, f)
 		},
 	} {
 		for _, mode := range []string{"exclusive", "shared"} {
@@ -99,157 +95,29 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 	}
 }
 
-// TestStuck_WithTheSibling: a process that is stopped between two steps has the sibling's lock,
-// and not its lock file's. It counts as the holder, however long that takes: others wait, are
-// told of it, and are never in together, those who go by flock(1) on the sibling among them.
-func TestStuck_WithTheSibling(t *testing.T) {
-	for step, does := range map[string]func(t *testing.T, f lock.File, p *child){
-		lock.StepSiblingLocked: func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
-		lock.StepCreated:       func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
-		lock.StepOwnUnlocked: func(_ *testing.T, _ lock.File, p *child) {
-			p.Do("try", "held")
-			p.Do("release", "parked")
-		},
-		lock.StepGranted: func(t *testing.T, f lock.File, p *child) { // with the turnstile
-			needsTurnstile(t)
-			held := tryHold(t, f)
-			p.Do("acquire", "waiting")
-			waitedFor(t, f)
-			letGo(t, held)
-			p.Expect("parked")
-		},
-	} {
-		t.Run(step, func(t *testing.T) {
-			f := queuedListed(t)
-			stuck := start(t, "member", f.Path)
-			stuck.Order("park " + step)
-			does(t, f, stuck)
-			stuck.Stop()
-
-			var inside atomic.Int32
-			leave := make(chan struct{})
-			enter := func(in chan<- error) {
-				if inside.Add(1) > 1 {
-					t.Error("two are in together")
-				}
-				in <- nil
-				<-leave
-				inside.Add(-1)
-			}
-			watched, looks := countingSteps(f, lock.StepLooked)
-			waiter, flocked := make(chan error, 1), make(chan error, 1)
-			var both sync.WaitGroup
-			both.Go(func() {
-				if held, err := watched.Acquire(t.Context()); err != nil {
-					waiter <- err
-				} else {
-					enter(waiter)
-					letGo(t, held)
-				}
-			})
-			both.Go(func() {
-				k, err := os.Open(f.Path + ".flock")
-				if err == nil {
-					err = unix.Flock(int(k.Fd()), unix.LOCK_EX)
-				}
-				if err != nil {
-					flocked <- err
-				} else {
-					enter(flocked)
-				}
-				k.Close()
-			})
-			eventually(t, "four looks", func() bool { return looks.Load() >= 4 || len(waiter)+len(flocked) > 0 })
-			early := len(waiter)+len(flocked) > 0
-			if early {
-				t.Error("somebody is in before the one who is stopped")
-			}
-			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
-				t.Error(l)
-			}
-			if s := inspect(t, f); s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld ||
-				len(s.Processes) != 1 || s.Processes[0].PID != stuck.Cmd.Process.Pid || !s.Processes[0].Stopped {
-				t.Errorf("%+v", s)
-			}
-			stuck.Continue()
-			stuck.Order("go")
-			if step == lock.StepOwnUnlocked {
-				stuck.Expect("released")
-			} else if got := stuck.Answer(); got == "held" {
-				stuck.Do("release", "released")
-			} else {
-				t.Error("the first one has lost its place: ", got)
-			}
-			if early { // then both get in
-				check(t, errors.Join(<-waiter, <-flocked))
-			}
-			close(leave)
-			both.Wait()
-			wantFree(t, f.Path)
-		})
-	}
-}
-
-// TestStuck_NotOvertaken: who has the sibling's lock in another way, or the lock, though its
-// file was removed, is not overtaken, however long they take.
-func TestStuck_NotOvertaken(t *testing.T) {
-	for name, hold := range map[string]func(t *testing.T, f lock.File) (end func()){
-		"flock(1)": func(t *testing.T, f lock.File) func() {
-			letGo(t, tryHold(t, f))
-			k, err := os.Open(f.Path + ".flock")
-			if err == nil {
-				err = syscall.Flock(int(k.Fd()), syscall.LOCK_EX)
-			}
-			check(t, err)
-			return func() { k.Close() }
-		},
-		"lock file removed": func(t *testing.T, f lock.File) func() {
-			holder := start(t, "member", f.Path)
-			holder.Do("try", "held")
-			check(t, os.Remove(f.Path))
-			return func() { holder.Do("release", "lost") }
-		},
-		"readers' lock file removed": func(t *testing.T, f lock.File) func() {
-			holder := start(t, "member", f.Path)
-			holder.Do("try-shared", "held")
-			check(t, os.Remove(f.Path))
-			return func() { holder.Do("release", "lost") }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := queued(t)
-			end := hold(t, f)
-			watched, looks := countingSteps(f, lock.StepLooked)
-			waiter := beginAcquire(t, t.Context(), watched)
-			eventually(t, "four looks", func() bool { return looks.Load() >= 4 })
-			select {
-			case o := <-waiter:
-				t.Fatal("overtaken: ", o.held, o.err)
-			default:
-			}
-			end()
-			letGo(t, getHeld(t, waiter))
-			wantFree(t, f.Path)
-		})
-	}
-}
-
 // TestStuck_Forgotten: once whoever stood at a turnstile has moved, newcomers stand behind it
-// again.
+// again. Before, readers who only try don't ask it, either.
 func TestStuck_Forgotten(t *testing.T) {
-	needsTurnstile(t)
 	f := queued(t)
-	letGo(t, tryHold(t, f)) // makes the sibling
-	stand := func() (move func()) {
-		turnstile, err := takeTurnstile(f.Path + ".flock")
+	move := standAtTurnstile(t, f)
+	tries, busy := countingSteps(f, lock.StepBusy)
+	tryShared := func() int32 {
+		before := busy.Load()
+		held, err := tries.TryAcquireShared(t.Context())
 		check(t, err)
-		return func() { turnstile.Close() }
+		letGo(t, held)
+		return busy.Load() - before
 	}
-	move := stand()
+	if n := tryShared(); n == 0 {
+		t.Error("a reader who tries has passed the turnstile by at once")
+	}
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
+	if n := tryShared(); n != 0 {
+		t.Errorf("a reader has tried %d times at a turnstile that is known to be stuck", n)
+	}
 	move()
 	parkedIs(t, 0)
-	move = stand()
+	move = standAtTurnstile(t, f)
 	waited := false
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f.Park(func(step string) {
 		if step == lock.StepParks {
@@ -258,7 +126,101 @@ func TestStuck_Forgotten(t *testing.T) {
 		}
 	}))))
 	if !waited {
-		t.Error("a newcomer has passed by somebody at the turnstile")
+		move()
+		t.Error("a newcomer has passed by whoever stands at the turnstile")
 	}
 	wantFree(t, f.Path)
+}
+
+// TestStuck_TwiceInARow: a turnstile is passed by when two looks, one after the other, have found
+// the sibling free. A reader who passes it by lets other readers in.
+func TestStuck_TwiceInARow(t *testing.T) {
+	for _, mode := range []string{"exclusive", "shared"} {
+		t.Run(mode, func(t *testing.T) {
+			f := queued(t)
+			move := standAtTurnstile(t, f)
+			looks := 0
+			var other *platform.File
+			acquire := inMode(f.Park(func(step string) {
+				if step != lock.StepLooked {
+					return
+				}
+				switch looks++; looks {
+				case 1:
+					var err error
+					if other, err = lockFile(f.Path+".flock", platform.Exclusive); err != nil {
+						t.Error(err)
+					}
+				case 2:
+					other.Close()
+				}
+			}), mode == "shared")
+			held := getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
+			if looks != 4 {
+				t.Errorf("it was passed by at look %d; want the fourth", looks)
+			}
+			if mode == "shared" {
+				another, err := f.TryAcquireShared(t.Context())
+				check(t, err)
+				letGo(t, another)
+			} else {
+				notHad(t, f)
+			}
+			move()
+			letGo(t, held)
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestStuck_LeftAtTheTurnstile: a wait that was given up at the turnstile does not keep it when
+// it comes to it: nobody would be behind it. But it does if another one has adopted it.
+func TestStuck_LeftAtTheTurnstile(t *testing.T) {
+	for _, adopted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("adopted: %t", adopted), func(t *testing.T) {
+			f := queuedListed(t)
+			held := tryHold(t, f)
+			move := standAtTurnstile(t, f)
+			ctx, cancel := context.WithCancel(t.Context())
+			gaveUp := beginAcquire(t, ctx, f)
+			parkedIs(t, 1)
+			cancel()
+			get(t, gaveUp)
+			var next <-chan outcome
+			if adopted {
+				watched, looks := countingSteps(f, lock.StepLooked)
+				next = beginAcquire(t, t.Context(), watched)
+				eventually(t, "it looks after the wait", func() bool { return looks.Load() > 0 })
+			}
+			move()
+			id, err := platform.IdentifyFile(f.Path + ".flock")
+			check(t, err)
+			waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .*:%d 0 EOF`, id.Ino))
+			eventually(t, "it waits at the sibling", func() bool {
+				locks, err := os.ReadFile("/proc/locks")
+				check(t, err)
+				return waits.Match(locks)
+			})
+			sibling := openSibling(t, f)
+			taken, err := sibling.TurnstileTaken()
+			check(t, errors.Join(err, sibling.Close()))
+			if taken != adopted {
+				t.Errorf("the turnstile is taken: %t", taken)
+			}
+			letGo(t, held)
+			if adopted {
+				letGo(t, getHeld(t, next))
+			}
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// standAtTurnstile has somebody stand at a lock's turnstile who does not go on.
+func standAtTurnstile(t *testing.T, f lock.File) (move func()) {
+	t.Helper()
+	needsTurnstile(t)
+	turnstile, err := takeTurnstile(f.Path + ".flock")
+	check(t, err)
+	return func() { turnstile.Close() }
 }

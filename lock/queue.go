@@ -261,7 +261,7 @@ func (w *wait) inKernel(path string) error {
 		err := w.file.WaitTurnstile()
 		queuesMu.Lock()
 		wanted := w.turnstile == turnstileWaiting
-		if w.turnstile = turnstileOurs; !wanted || w.left || w.over || err != nil {
+		if w.turnstile = turnstileOurs; w.left || w.over || err != nil {
 			w.leaveTurnstile()
 		}
 		overtaken := wanted && w.over

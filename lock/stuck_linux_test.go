@@ -6,7 +6,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +19,141 @@ import (
 )
 
 // Whoever stands in front, and does not move.
+
+// TestStuck_WithTheSibling: a process that is stopped between two steps has the sibling's lock,
+// and not its lock file's. It counts as the holder, however long that takes: others wait, are
+// told of it, and are never in together, those who go by flock(1) on the sibling among them.
+func TestStuck_WithTheSibling(t *testing.T) {
+	for step, does := range map[string]func(t *testing.T, f lock.File, p *child){
+		lock.StepSiblingLocked: func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
+		lock.StepCreated:       func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
+		lock.StepOwnUnlocked: func(_ *testing.T, _ lock.File, p *child) {
+			p.Do("try", "held")
+			p.Do("release", "parked")
+		},
+		lock.StepGranted: func(t *testing.T, f lock.File, p *child) { // with the turnstile
+			needsTurnstile(t)
+			held := tryHold(t, f)
+			p.Do("acquire", "waiting")
+			waitedFor(t, f)
+			letGo(t, held)
+			p.Expect("parked")
+		},
+	} {
+		t.Run(step, func(t *testing.T) {
+			f := queuedListed(t)
+			stuck := start(t, "member", f.Path)
+			stuck.Order("park " + step)
+			does(t, f, stuck)
+			stuck.Stop()
+
+			var inside atomic.Int32
+			leave := make(chan struct{})
+			enter := func(in chan<- error) {
+				if inside.Add(1) > 1 {
+					t.Error("two are in together")
+				}
+				in <- nil
+				<-leave
+				inside.Add(-1)
+			}
+			watched, looks := countingSteps(f, lock.StepLooked)
+			waiter, flocked := make(chan error, 1), make(chan error, 1)
+			var both sync.WaitGroup
+			both.Go(func() {
+				if held, err := watched.Acquire(t.Context()); err != nil {
+					waiter <- err
+				} else {
+					enter(waiter)
+					letGo(t, held)
+				}
+			})
+			both.Go(func() {
+				k, err := os.Open(f.Path + ".flock")
+				if err == nil {
+					err = unix.Flock(int(k.Fd()), unix.LOCK_EX)
+				}
+				if err != nil {
+					flocked <- err
+				} else {
+					enter(flocked)
+				}
+				k.Close()
+			})
+			eventually(t, "four looks", func() bool { return looks.Load() >= 4 || len(waiter)+len(flocked) > 0 })
+			early := len(waiter)+len(flocked) > 0
+			if early {
+				t.Error("somebody is in before the one who is stopped")
+			}
+			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
+				t.Error(l)
+			}
+			if s := inspect(t, f); s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld ||
+				len(s.Processes) != 1 || s.Processes[0].PID != stuck.Cmd.Process.Pid || !s.Processes[0].Stopped {
+				t.Errorf("%+v", s)
+			}
+			stuck.Continue()
+			stuck.Order("go")
+			if step == lock.StepOwnUnlocked {
+				stuck.Expect("released")
+			} else if got := stuck.Answer(); got == "held" {
+				stuck.Do("release", "released")
+			} else {
+				t.Error("the first one has lost its place: ", got)
+			}
+			if early { // then both get in
+				check(t, errors.Join(<-waiter, <-flocked))
+			}
+			close(leave)
+			both.Wait()
+			wantFree(t, f.Path)
+		})
+	}
+}
+
+// TestStuck_NotOvertaken: who has the sibling's lock in another way, or the lock, though its
+// file was removed, is not overtaken, however long they take.
+func TestStuck_NotOvertaken(t *testing.T) {
+	for name, hold := range map[string]func(t *testing.T, f lock.File) (end func()){
+		"flock(1)": func(t *testing.T, f lock.File) func() {
+			letGo(t, tryHold(t, f))
+			k, err := os.Open(f.Path + ".flock")
+			if err == nil {
+				err = syscall.Flock(int(k.Fd()), syscall.LOCK_EX)
+			}
+			check(t, err)
+			return func() { k.Close() }
+		},
+		"lock file removed": func(t *testing.T, f lock.File) func() {
+			holder := start(t, "member", f.Path)
+			holder.Do("try", "held")
+			check(t, os.Remove(f.Path))
+			return func() { holder.Do("release", "lost") }
+		},
+		"readers' lock file removed": func(t *testing.T, f lock.File) func() {
+			holder := start(t, "member", f.Path)
+			holder.Do("try-shared", "held")
+			check(t, os.Remove(f.Path))
+			return func() { holder.Do("release", "lost") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			end := hold(t, f)
+			watched, looks := countingSteps(f, lock.StepLooked)
+			waiter := beginAcquire(t, t.Context(), watched)
+			eventually(t, "four looks", func() bool { return looks.Load() >= 4 })
+			select {
+			case o := <-waiter:
+				t.Fatal("overtaken: ", o.held, o.err)
+			default:
+			}
+			end()
+			letGo(t, getHeld(t, waiter))
+			wantFree(t, f.Path)
+		})
+	}
+}
 
 // TestStuck_FolderMadeAnew: a wait without a deadline, whose files have gone with their
 // folder, or lie elsewhere now, begins again in the new one: also if that happens in its last

@@ -205,7 +205,7 @@ func (w *waiter) lockSibling(ctx context.Context, a *attempt) (*platform.File, e
 		if a.queued() {
 			parked.file.SayWaiting(a.begun)
 		}
-		watch := siblingWatch{waiter: w, parked: parked}
+		watch := siblingWatch{waiter: w, parked: parked, looks: newLooks()}
 		came, err := w.await(ctx, atSibling, parked, watch.check)
 		switch {
 		case came && err == platform.ErrBusy: // the sibling has moved: see WaitLock
@@ -279,6 +279,8 @@ const (
 	mostLook  = time.Second
 )
 
+func newLooks() backoff { return backoff{delay: firstLook, most: mostLook} }
+
 // lockOwn waits for a lock file that somebody has locked though the sibling is free: the
 // file was replaced, or a dead holder's child has the lock, or another program.
 func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
@@ -306,14 +308,13 @@ func (w *waiter) lockOwn(ctx context.Context, a *attempt, f *platform.File, path
 		}
 	}
 	w.begunToWait()
-	delay := firstLook
+	looks := newLooks()
 	came, err := w.await(ctx, atLockFile, parked, func() time.Duration {
 		if at, err := parked.file.IsAt(path); err == nil && !at {
 			w.queue.leaveWait(atLockFile)
 			return 0
 		}
-		delay = min(2*delay, mostLook)
-		return delay
+		return looks.next()
 	})
 	switch {
 	case came && err == platform.ErrBusy: // see WaitLock
