@@ -152,4 +152,6 @@ func TestListGoesOn(t *testing.T) {
 	wantText(t, stderr, "holdfast: ", "too long")
 	stdout, _ = wantCode(t, exitError, "list", "-json", dir)
 	wantText(t, stdout, "far away")
+	stdout, _ = wantCode(t, exitError, "tidy", "-n", dir) // one is enough to fail
+	wantText(t, stdout, "; 1 not read")
 }
