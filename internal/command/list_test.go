@@ -16,3 +16,14 @@ func TestHolderCells(t *testing.T) {
 		}
 	}
 }
+
+// TestPermits_Out: the permit of a holder that died can be had.
+func TestPermits_Out(t *testing.T) {
+	var all []permit
+	for i, state := range []lock.State{lock.StateFree, lock.StateHeld, lock.StateDead, lock.StateUnknown, ""} {
+		all = append(all, permit{i + 1, lock.Status{State: state}})
+	}
+	if got := out(all); len(got) != 2 || got[0].Number != 2 || got[1].Number != 4 {
+		t.Errorf("%+v can't be had, want those that are held or unknown", got)
+	}
+}
