@@ -62,7 +62,7 @@ func TestRun_PermitsWrong(t *testing.T) {
 		"from 1 to 20 in a database":   {"-permits", "21", "slots/a"},
 		"from 1 to 20 in a database, ": {"-permits", "0", "slots/a"},
 		"one permit has one holder":    {"-permits", "2", "-shared", "slots/a"},
-		"for one LOCK, not 2":          {"-permits", "2", "slots/a", "slots/b"},
+		"-also exclude each other":     {"-permits", "2", "-also", "slots/b", "slots/a"},
 		"is no name of a lock":         {"-permits", "2", "slots.lock"},
 		"-nested is for lock files":    {"-permits", "2", "-nested", "slots/a"},
 	} {

@@ -92,7 +92,7 @@ func TestRun_Environment(t *testing.T) {
 		t.Errorf("before it came %q, %v", before, has)
 	}
 	want(t, 64, "", "run", "-pg", conn, "env/a", "--", testkit.Command(t, theCommand).Path, "note", "x")
-	vars = env("env/c", "env/b")
+	vars = env("-also", "env/c", "env/b")
 	if _, err := fmt.Sscan(vars["HOLDFAST_FENCE"], &second, &third); vars["HOLDFAST_LOCK"] != "env/b\nenv/c" || err != nil || second <= first || third <= second {
 		t.Errorf("locks %q, fences %q, after %d", vars["HOLDFAST_LOCK"], vars["HOLDFAST_FENCE"], first)
 	}

@@ -24,7 +24,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"run", "-pg", conn, "/a", "--", "echo", "ran"}, "LOCK is SPACE/NAME"},
 		{[]string{"run", "-pg", conn, "#/x", "--", "echo", "ran"}, "want a number"},
 		{[]string{"run", "-pg", conn, "a/" + strings.Repeat("x", 2000), "--", "echo", "ran"}, "invalid name"},
-		{[]string{"run", "-pg", conn, "a/b", "a/b", "--", "echo", "ran"}, "in the set twice"},
+		{[]string{"run", "-pg", conn, "-also", "a/b", "a/b", "--", "echo", "ran"}, "in the set twice"},
 		{[]string{"run", "-pg", conn, "-close", "a/b", "--", "echo", "ran"}, "-close is for lock files"},
 		{[]string{"run", "-pg", conn, "-stale-after", "1h", "a/b", "--", "echo", "ran"}, "-stale-after is for lock files"},
 		{[]string{"run", "-pg", conn, "-mode", "660", "a/b", "--", "echo", "ran"}, "-mode is for lock files"},
