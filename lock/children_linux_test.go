@@ -50,6 +50,8 @@ func parent(path string, orders *bufio.Scanner) {
 		case "hold":
 			held, err = f.Acquire(context.Background())
 			say("held", err)
+		case "note":
+			say("noted", held.Note("at work"))
 		case "share":
 			held, err = f.AcquireShared(context.Background())
 			say("held", err)
@@ -121,13 +123,14 @@ func TestAttach_Killed(t *testing.T) {
 	p.Do("hold", "held")
 	one, two := descendant(t, p, "child"), descendant(t, p, "grandchild")
 	descendant(t, p, "bare")
+	p.Do("note", "noted")
 	p.Kill()
 	dead := p.Cmd.Process.Pid
 	want := []int{min(one, two), max(one, two)}
 
 	locked := wantLocked(t, f.Path)
-	if locked.Info != nil || locked.Gone == nil || locked.Gone.PID != dead || !slices.Equal(pids(locked.Processes), want) {
-		t.Errorf("%+v; want %d gone, and %v", locked, dead, want)
+	if locked.Info != nil || locked.Gone == nil || locked.Gone.PID != dead || !slices.Equal(pids(locked.Processes), want) || locked.Note != "at work" {
+		t.Errorf("%+v; want %d gone, and %v, and the note", locked, dead, want)
 	}
 	text := fmt.Sprintf("holder (pid %d, %q) has gone; its processes %d (%q), %d (%q) still have the lock", dead, "parent", want[0], "sleep", want[1], "sleep")
 	for _, said := range []string{locked.Error(), strings.ToLower(locked.UserMessage(""))} {

@@ -264,3 +264,6 @@ func (p observedPatience) lockOwn(ctx context.Context, a *attempt, f *platform.F
 	}
 	return f, err
 }
+
+// Fitting shortens a claim so that it fits in a record.
+func Fitting(c LockInfo) LockInfo { c, _ = fitting(c); return c }

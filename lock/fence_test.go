@@ -116,6 +116,7 @@ func TestFence_SparesData(t *testing.T) {
 		"text":       "XYnot a number, not at all, not even nearly one\n",
 		"short":      "XY123",
 		"no newline": "XY00000000000000000123xxx",
+		"cut":        "XY00000000000000000123",
 		"too big":    "XY99999999999999999999\n",
 		"negative":   "XY-0000000000000000123\n",
 	} {

@@ -281,6 +281,7 @@ var hostileAreas = map[string]func() []byte{
 	"types":      func() []byte { return record(`{"nonce":1,"holder":"x","note":{}}`) },
 	"empty":      func() []byte { return record(`{}`) },
 	"no pid":     func() []byte { return record(`{"nonce":"","holder":{"pid":-1,"created_at":"2026-01-02T03:04:05Z"}}`) },
+	"bad pid":    func() []byte { return record(`{"nonce":"N","pid":-7,"note":"x"}`) },
 	"half":       func() []byte { return record(`{"nonce":"N","pid":7,"note":"x"}`)[:20] },
 	"bad sum":    func() []byte { return append([]byte("00000000"), record(`{"nonce":"N","pid":7,"note":"x"}`)[8:]...) },
 	"binary":     func() []byte { return append([]byte("\x80\x00\x00\x7f\xff\xff\xff\xff"), randomBytes(3000)...) },

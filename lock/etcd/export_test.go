@@ -37,3 +37,25 @@ func (h *Hold) Created() int64 { return h.created }
 
 // Client is the Locker's.
 func (l *Locker) Client() *clientv3.Client { return l.client }
+
+// Holds is how many holds the Locker's lease knows of.
+func (l *Locker) Holds() int {
+	l.lease.mu.Lock()
+	defer l.lease.mu.Unlock()
+	return len(l.lease.holds)
+}
+
+// LeaseLost says that the Locker knows that its lease has gone.
+func (l *Locker) LeaseLost() bool { return l.lease.ctx.Err() != nil }
+
+// Epoch is the Locker's, once these revisions of its key were seen, in their order.
+func Epoch(seen ...int64) int64 {
+	le := new(lease)
+	for _, revision := range seen {
+		le.raiseEpoch(revision)
+	}
+	return le.currentEpoch()
+}
+
+// Definite says of an error that asking again is of no use.
+var Definite = definite

@@ -161,6 +161,19 @@ func TestFenceAnswerLost(t *testing.T) {
 		t.Errorf("after %d came %d, and kept is %q", fence, last, text)
 	}
 	check(t, next.Release())
+
+	// Nor does it while the same holder has the lock, and the fence was raised since.
+	held = acquire(t, l, k)
+	_, arrive = w.delay("Txn", true)
+	fence = fenceOf(t, held)
+	raised := strconv.FormatInt(fence+1000, 10)
+	_, err := admin.Put(limited(t), fenceKey(k), raised)
+	check(t, err)
+	check(t, arrive())
+	if text := kept(t, admin, fenceKey(k)); text != raised {
+		t.Errorf("raised to %s, it is %s", raised, text)
+	}
+	check(t, held.Release())
 }
 
 // TestPurgeFences: what was given long ago is forgotten, and nothing else.

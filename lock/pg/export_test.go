@@ -117,3 +117,35 @@ func Judge(a *Asking, seen, there, waiting bool, looked time.Time) (over bool, a
 	left := k.asking[s]
 	return over, Asking{left.sent, left.heard, left.idle}
 }
+
+// Names is what a process remembers of names.
+type Names struct{ names }
+
+func NewNames() *Names {
+	ns := new(Names)
+	ns.init("holdfast")
+	return ns
+}
+
+func (ns *Names) Remember(hash int64, key lock.Key, at time.Time) { ns.remember(hash, key, at) }
+func (ns *Names) Known(hash int64) (lock.Key, bool)               { return ns.known(hash) }
+func (ns *Names) Entered() int                                    { return len(ns.entered) }
+
+const (
+	RememberFor  = rememberFor
+	RememberMost = rememberMost
+)
+
+// SinceNote is the note of a session that holds so many locks since a time.
+func SinceNote(n int, at time.Time) string {
+	s := &session{holds: map[*Hold]struct{}{}}
+	for i := range n {
+		s.holds[&Hold{number: number{hash: int64(i)}, since: at}] = struct{}{}
+	}
+	return s.sinceNote()
+}
+
+// NotedSince finds a lock of one number in a note.
+func NotedSince(note string, hash int64) (time.Time, bool) {
+	return notedSince(note, number{hash: hash})
+}
