@@ -57,6 +57,10 @@ func TestAcquire_NoStealByAge(t *testing.T) {
 	if !strings.Contains(c.Detail, "file written 2001-02-03T04:05:06.000Z") {
 		t.Errorf("no age in: %s", c.Detail)
 	}
+	put(t, lockPath(dir), foreign(t, fields{"pid": live, "createdAt": "2001-02-03T06:05:06.789+02:00"}))
+	if c := conflict(t, dir); c.Holder == nil || c.Holder.CreatedAt != "2001-02-03T04:05:06.789Z" {
+		t.Errorf("of another zone: holder is %+v", c.Holder)
+	}
 }
 
 // TestAcquire_ReclaimsSameHostAndNoSuchProcess: what is dead by both, is taken over.

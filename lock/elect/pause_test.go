@@ -197,7 +197,9 @@ func TestLeaders_Each(t *testing.T) {
 			looks[min(n, len(looks))-1](yield)
 		}}}
 		var told []string
-		for e, err := range c.Leaders(t.Context()) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for who misses the end
+		defer cancel()
+		for e, err := range c.Leaders(ctx) {
 			if err != nil {
 				told = append(told, err.Error())
 			} else {

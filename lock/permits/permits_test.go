@@ -15,8 +15,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, func(_ string, args []string) { below(args[0]) })
+	testkit.Main(m, func(role string, args []string) {
+		if os.Getenv(dyingVar) != "" { // what one has started
+			role = "below"
+		}
+		roles[role](args[0])
+	})
 }
+
+var roles = map[string]func(dir string){"below": below}
+
+const dyingVar = "HOLDFAST_PERMITS_DYING"
 
 var key = lock.Key{Space: "test", Name: "slots"}
 
@@ -124,17 +133,6 @@ func TestTryWaitsForNothing(t *testing.T) {
 	if calls.waits > 0 {
 		t.Errorf("it has waited %d times", calls.waits)
 	}
-}
-
-// counting counts what is waited for.
-type counting struct {
-	lock.Dir
-	waits int
-}
-
-func (l *counting) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
-	l.waits++
-	return l.Dir.Acquire(ctx, k)
 }
 
 // TestTwoAtOnce: of two permits that come at once, one is given back.
@@ -285,7 +283,8 @@ func TestKey(t *testing.T) {
 func TestAbove(t *testing.T) {
 	dir := lock.Dir{Path: t.TempDir()}
 	p := permits.New(dir, key, 2)
-	held := take(t, p)
+	first, held := take(t, p), take(t, p) // the last one: each of them is looked at
+	testkit.Check(t, first.Release())
 	below := testkit.Command(t, "below", dir.Path)
 	below.Env = held.Hold.(*lock.FileHold).Environ(below.Env)
 	gate, err := dir.Acquire(t.Context(), key) // by which it would wait
@@ -322,52 +321,5 @@ func below(dir string) {
 		if !in.Scan() {
 			return
 		}
-	}
-}
-
-// stubborn is an engine whose gate says of each release that it failed, as a file that can't be
-// removed does, or that it was lost.
-type stubborn struct {
-	lock.Dir
-	err error
-}
-
-func (l stubborn) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
-	return l.held(k)(l.Dir.Acquire(ctx, k))
-}
-
-func (l stubborn) TryAcquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
-	return l.held(k)(l.Dir.TryAcquire(ctx, k))
-}
-
-func (l stubborn) held(k lock.Key) func(lock.Hold, error) (lock.Hold, error) {
-	return func(h lock.Hold, err error) (lock.Hold, error) {
-		if err == nil && k == key {
-			h = stuck{h, l.err}
-		}
-		return h, err
-	}
-}
-
-type stuck struct {
-	lock.Hold
-	err error
-}
-
-func (h stuck) Release() error { return errors.Join(h.err, h.Hold.Release()) }
-
-// TestGateFails: who can't give up the gate has no permit, and nobody else has theirs. A gate
-// that was lost is no loss.
-func TestGateFails(t *testing.T) {
-	dir := lock.Dir{Path: t.TempDir()}
-	mine := errors.New("mine")
-	for _, acquire := range []func(*permits.Pool, context.Context) (*permits.Permit, error){(*permits.Pool).Acquire, (*permits.Pool).TryAcquire} {
-		if held, err := acquire(permits.New(stubborn{dir, mine}, key, 2), t.Context()); held != nil || !errors.Is(err, mine) {
-			t.Errorf("%v, %v; want %v", held, err, mine)
-		}
-		wantFree(t, permits.New(dir, key, 2), 2)
-		held, err := acquire(permits.New(stubborn{dir, lock.ErrLost}, key, 2), t.Context())
-		testkit.Check(t, err)
-		testkit.Check(t, held.Release())
 	}
 }
