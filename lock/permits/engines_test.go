@@ -161,3 +161,14 @@ func TestTry_AtGate(t *testing.T) {
 	testkit.Check(t, err)
 	testkit.Check(t, held.Release())
 }
+
+// TestOtherEngine: a permit of the same name elsewhere is another's, and what was asked to find
+// that out is given back.
+func TestOtherEngine(t *testing.T) {
+	here, there := permits.New(lock.Dir{Path: t.TempDir()}, key, 2), permits.New(lock.Dir{Path: t.TempDir()}, key, 2)
+	held := take(t, there)
+	got, err := here.Acquire(held.Context(t.Context()))
+	testkit.Check(t, err)
+	testkit.Check(t, errors.Join(got.Release(), held.Release()))
+	wantFree(t, here, 2)
+}
