@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -149,6 +151,82 @@ func TestList_WhileItWalks(t *testing.T) {
 	}
 	if got, want := listedPaths(t, dir), []string{"a.lock", "c.lock", "d.lock", "e.lock"}; !slices.Equal(got, want) {
 		t.Errorf("then listed %v, want %v", got, want)
+	}
+}
+
+// TestList_Errors: what can't be read is an error, and what lies behind it is listed; who has
+// cancelled hears why, at the end.
+func TestList_Errors(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a.lock", "b/b.lock", "c.lock"} {
+		putFile(t, filepath.Join(dir, name), []byte(deadClaim), time.Time{})
+	}
+	check(t, os.Chmod(filepath.Join(dir, "b"), 0))
+	defer os.Chmod(filepath.Join(dir, "b"), 0o700)
+	var got []string
+	for s, err := range lock.List(t.Context(), dir) {
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			t.Error(err)
+		}
+		got = append(got, filepath.Base(s.Path))
+	}
+	if want := []string{"a.lock", "b", "c.lock"}; !slices.Equal(got, want) {
+		t.Errorf("listed %v, want %v", got, want)
+	}
+
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var last error
+	for _, err := range lock.List(ctx, dir) {
+		cancel(why)
+		last = err
+	}
+	if last != why {
+		t.Errorf("cancelled: the last error is %v", last)
+	}
+}
+
+// TestStatus_Entries: who has a dead holder's lock is in nobody's way; readers are shown as such.
+func TestStatus_Entries(t *testing.T) {
+	key := lock.Key{Space: "s", Name: "n"}
+	waiter := []lock.Process{{PID: 9}}
+	for state, want := range map[lock.State][]int{lock.StateDead: nil, lock.StateUnknown: {7}, lock.StateHeld: {7}} {
+		all := lock.Status{State: state, Info: &lock.LockInfo{PID: 7}, Waiters: waiter}.Entries(key)
+		if len(all) != 2 || !all[0].Granted || all[1].Granted || all[1].Info.PID != 9 || !slices.Equal(all[1].BlockedBy, want) {
+			t.Errorf("%s: %+v", state, all)
+		}
+	}
+	if all := (lock.Status{State: lock.StateFree, Waiters: waiter}).Entries(key); len(all) != 1 || all[0].Granted || len(all[0].BlockedBy) != 0 {
+		t.Errorf("free: %+v", all)
+	}
+	for _, shared := range []bool{true, false} {
+		all := lock.Status{State: lock.StateHeld, Shared: shared, Processes: []lock.Process{{PID: 7}, {PID: 8}}}.Entries(key)
+		want := map[bool]string{true: "shared"}[shared]
+		if len(all) != 2 || all[0].Info.PID != 7 || all[1].Info.PID != 8 || all[0].Info.Mode != want || all[1].Info.Mode != want {
+			t.Errorf("shared %v: %+v", shared, all)
+		}
+	}
+}
+
+// TestDir_TriesDoNotWait: neither of the two that only try.
+func TestDir_TriesDoNotWait(t *testing.T) {
+	key := lock.Key{Space: "s", Name: "n"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d := lock.Dir{Path: t.TempDir()}
+	holdKey(t, d, key)
+	d.File.Observer = observer(func(e lock.Event) {
+		if e.Kind == lock.EventWaiting {
+			t.Error("it waits")
+			cancel()
+		}
+	})
+	for _, try := range []func(context.Context, lock.Key) (lock.Hold, error){d.TryAcquire, d.TryAcquireShared} {
+		_, err := try(ctx, key)
+		asLocked(t, err)
 	}
 }
 

@@ -179,6 +179,12 @@ func TestRepoLock_ZeroValueWorks(t *testing.T) {
 	unlock = lockRepo(t, l, "over a dead one")
 	repoIsOurs(t, dir, "over a dead one")
 	check(t, unlock())
+
+	// It has the default age, for garbage as well.
+	putFile(t, repoLockPath(dir), []byte("garbage"), time.Now().Add(-lock.DefaultStaleAfter+time.Minute))
+	repoIsLocked(t, lock.RepoLock{DataDir: dir})
+	putFile(t, repoLockPath(dir), []byte("garbage"), time.Now().Add(-lock.DefaultStaleAfter-time.Minute))
+	check(t, lockRepo(t, lock.RepoLock{DataDir: dir}, "over garbage")())
 }
 
 // TestRepoLock_NotALockFile: neither followed nor deleted, however old, and
