@@ -216,6 +216,7 @@ func TestDir_TriesDoNotWait(t *testing.T) {
 	key := lock.Key{Space: "s", Name: "n"}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	defer cancel()
 	d := lock.Dir{Path: t.TempDir()}
 	holdKey(t, d, key)
 	d.File.Observer = observer(func(e lock.Event) {
