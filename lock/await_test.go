@@ -216,3 +216,40 @@ func TestAwaitFree_InVain(t *testing.T) {
 		t.Errorf("%v; want ErrUnsupported", err)
 	}
 }
+
+// TestAwaitFree_BeingReclaimed: a dead holder's lock that another program is taking over is not
+// free as long as that lasts.
+func TestAwaitFree_BeingReclaimed(t *testing.T) {
+	f := queued(t)
+	putDeadClaim(t, f.Path)
+	putClaim(t, f.Path+".reclaim", lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now()})
+	looks := 0
+	awaited := beginAwait(t, t.Context(), f.Park(func(step string) {
+		if step != lock.StepJudged {
+			return
+		}
+		if looks++; looks == 2 {
+			if err := os.Remove(f.Path + ".reclaim"); err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	wantAwaited(t, awaited)
+	if looks < 2 {
+		t.Error("it was free for a program that only waits, and is being taken over")
+	}
+}
+
+// TestAwaitFree_Tidies: it removes the sibling if it was the last to need it.
+func TestAwaitFree_Tidies(t *testing.T) {
+	f := queued(t)
+	f.Tidy = true
+	held := tryHold(t, f)
+	awaited := beginAwait(t, t.Context(), f)
+	parkedIs(t, 1)
+	letGo(t, held)
+	wantAwaited(t, awaited)
+	if left := names(t, filepath.Dir(f.Path)); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}

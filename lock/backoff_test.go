@@ -23,6 +23,20 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// TestBackoff_Looks: a wait for a lock that is held is looked after so.
+func TestBackoff_Looks(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	_, _, want := lock.Delays(4)
+	got, err := lock.LooksAfter(f, 4)
+	check(t, err)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v; want %v", got, want)
+	}
+	letGo(t, held)
+	wantFree(t, f.Path)
+}
+
 // TestJitter: a delay is never shorter than half of it, nor longer than it, and not always the
 // same.
 func TestJitter(t *testing.T) {

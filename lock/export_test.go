@@ -124,6 +124,30 @@ func Delays(n int) (poll, alien, looks []time.Duration) {
 	return poll, alien, looks
 }
 
+// LooksAfter returns when a wait for a lock that somebody holds would be looked after next, each
+// time that it was.
+func LooksAfter(f File, n int) (again []time.Duration, err error) {
+	w, err := f.standInLine(context.Background(), platform.Exclusive)
+	if err != nil {
+		return nil, err
+	}
+	defer w.leave()
+	file, err := w.attempt.openSibling()
+	if err == nil {
+		_, err = file.Stat()
+	}
+	if err != nil {
+		return nil, err
+	}
+	parked := &wait{file: file, mode: platform.Exclusive, giveBack: w.attempt.giveBackSibling}
+	w.queue.park(atSibling, parked)
+	watch := siblingWatch{waiter: w, parked: parked, looks: newLooks()}
+	for range n {
+		again = append(again, watch.check())
+	}
+	return again, nil
+}
+
 // Jitter is jitter.
 var Jitter = jitter
 
