@@ -244,11 +244,15 @@ func TestAwaitFree_BeingReclaimed(t *testing.T) {
 func TestAwaitFree_Tidies(t *testing.T) {
 	f := queued(t)
 	f.Tidy = true
-	held := tryHold(t, f)
-	awaited := beginAwait(t, t.Context(), f)
-	parkedIs(t, 1)
-	letGo(t, held)
-	wantAwaited(t, awaited)
+	putDeadClaim(t, f.Path)
+	check(t, f.Park(func(step string) {
+		if step != lock.StepJudged {
+			return
+		}
+		if err := os.Remove(f.Path); err != nil {
+			t.Error(err)
+		}
+	}).AwaitFree(t.Context()))
 	if left := names(t, filepath.Dir(f.Path)); left != "" {
 		t.Errorf("left behind: %s", left)
 	}
