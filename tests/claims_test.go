@@ -177,6 +177,10 @@ func TestClaimsChaos(t *testing.T) {
 		running = append(running, launch(n))
 	}
 	for n := range kills {
+		eventually(t, "as many events as kills", func() bool {
+			events, _ := filepath.Glob(filepath.Join(dir, "ledger", "event-*.json"))
+			return len(events) > n
+		})
 		time.Sleep(rand.N(150 * time.Millisecond)) // any instruction
 		i := rand.IntN(procs)
 		kill(running[i])

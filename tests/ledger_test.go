@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -48,7 +47,7 @@ func entries(id string, n, parts int) (batch [][]byte) {
 // events at a time, and prints the number of each, once it is done. A single event
 // goes behind the one that was the last when it looked.
 func ledgerAppend(args []string) error {
-	l := ledger.Ledger{Dir: args[0], AgentID: args[1]}
+	l := ledger.Ledger{Dir: args[0], AgentID: args[1], Timeout: testkit.Patience}
 	count, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
@@ -85,15 +84,25 @@ func ledgerAppend(args []string) error {
 // lane is a place in which one process after another appends until there are
 // enough.
 type lane struct {
-	cmd  *exec.Cmd
-	id   string
-	said chan []int64 // the numbers that the process reported
+	cmd     *exec.Cmd
+	id      string
+	round   int
+	missing int
+	killed  bool // and not yet known to have ended
 }
 
-func (a *appenders) launch(i, round int) {
+// progress is that a process has appended, or has ended.
+type progress struct {
+	lane     int
+	sequence int64
+	ended    bool
+}
+
+func (a *appenders) launch(i int) {
 	l := &a.lanes[i]
-	l.id, l.said = fmt.Sprintf("%d.%d", i, round), make(chan []int64, 1)
-	l.cmd = play(a.t, "ledger", a.dir, l.id, strconv.Itoa(a.missing[i]), strconv.Itoa(a.parts))
+	l.id, l.killed = fmt.Sprintf("%d.%d", i, l.round), false
+	l.round++
+	l.cmd = play(a.t, "ledger", a.dir, l.id, strconv.Itoa(l.missing), strconv.Itoa(a.parts))
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		a.t.Fatal(err)
@@ -101,18 +110,16 @@ func (a *appenders) launch(i, round int) {
 	if err := l.cmd.Start(); err != nil {
 		a.t.Fatal(err)
 	}
-	go func(said chan []int64) { said <- numbers(out) }(l.said)
-}
-
-func numbers(r io.Reader) (all []int64) {
-	for lines := bufio.NewScanner(r); lines.Scan(); {
-		n, err := strconv.ParseInt(lines.Text(), 10, 64)
-		if err != nil {
-			panic(err)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			n, err := strconv.ParseInt(lines.Text(), 10, 64)
+			if err != nil {
+				panic(err)
+			}
+			a.reports <- progress{lane: i, sequence: n}
 		}
-		all = append(all, n)
-	}
-	return all
+		a.reports <- progress{lane: i, ended: true}
+	}()
 }
 
 // appenders are processes that append, and are killed and replaced.
@@ -121,59 +128,64 @@ type appenders struct {
 	dir      string
 	parts    int
 	lanes    []lane
-	missing  []int              // by lane
+	reports  chan progress
 	reported map[string][]int64 // by process
 	kills    int
 }
 
-// run has procs processes append count times each, and kills one from time to time.
-func (a *appenders) run(procs, count int, every time.Duration) {
-	a.lanes, a.missing, a.reported = make([]lane, procs), make([]int, procs), map[string][]int64{}
-	for i := range a.lanes {
-		a.missing[i] = count
-		a.launch(i, 0)
-	}
+// run has procs processes append count times each, and kills one after every so many appends,
+// wherever that one is: by time, a busy machine would kill each before it has appended.
+func (a *appenders) run(procs, count, every int) {
+	a.lanes, a.reported = make([]lane, procs), map[string][]int64{}
+	a.reports = make(chan progress, procs*(count+1)) // so that nobody has to read what comes after a failure
 	a.t.Cleanup(func() {
 		for _, l := range a.lanes {
-			l.cmd.Process.Kill()
+			if l.cmd != nil {
+				l.cmd.Process.Kill()
+			}
 		}
 	})
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for round := 1; a.left() > 0; round++ {
-		<-tick.C
-		i := rand.IntN(procs)
-		if a.missing[i] == 0 {
+	for i := range a.lanes {
+		a.lanes[i].missing = count
+		a.launch(i)
+	}
+	for appended, running := 0, procs; running > 0; {
+		r := <-a.reports
+		l := &a.lanes[r.lane]
+		if !r.ended {
+			a.reported[l.id] = append(a.reported[l.id], r.sequence)
+			l.missing--
+			if appended++; appended%every == 0 {
+				a.kill(rand.IntN(procs))
+			}
 			continue
 		}
-		a.lanes[i].cmd.Process.Kill()
-		if a.collect(i) {
-			a.kills++
-		}
-		if a.missing[i] > 0 {
-			a.launch(i, round)
+		a.ended(l)
+		if l.missing > 0 {
+			a.launch(r.lane)
+		} else {
+			running--
 		}
 	}
 }
 
-func (a *appenders) left() (n int) {
-	for _, m := range a.missing {
-		n += m
+func (a *appenders) kill(i int) {
+	if l := &a.lanes[i]; l.missing > 0 && !l.killed {
+		l.killed = true
+		l.cmd.Process.Kill()
 	}
-	return n
 }
 
-// collect takes note of what a process has done, and reports whether it was killed.
-func (a *appenders) collect(i int) (killed bool) {
-	l := a.lanes[i]
-	said := <-l.said
+// ended takes note of the end of a process.
+func (a *appenders) ended(l *lane) {
 	err := l.cmd.Wait()
-	if killed = err != nil && strings.Contains(err.Error(), "killed"); err != nil && !killed {
+	switch {
+	case err == nil:
+	case l.killed && strings.Contains(err.Error(), "killed"):
+		a.kills++
+	default:
 		a.t.Fatalf("a process ended by itself: %v", err)
 	}
-	a.reported[l.id] = said
-	a.missing[i] -= len(said)
-	return killed
 }
 
 // check reads the ledger: all that was reported is there, once, in its order, and
@@ -236,11 +248,11 @@ func leftovers(t *testing.T, dir string) (found []string) {
 }
 
 // TestLedger_Chaos: eight processes append 500 events each, and one of them is
-// killed every 50 ms. What was reported done is there once and in order, without a
+// killed after every 25. What was reported done is there once and in order, without a
 // gap and without half an event; and what the dead left goes with the next append.
 func TestLedger_Chaos(t *testing.T) {
 	a := appenders{t: t, dir: t.TempDir(), parts: 1}
-	a.run(8, 500, 50*time.Millisecond)
+	a.run(8, 500, 25)
 	a.check()
 	if _, err := (ledger.Ledger{Dir: a.dir}).Append(context.Background(), []byte(`"end"`)); err != nil {
 		t.Fatal(err)
@@ -254,7 +266,7 @@ func TestLedger_Chaos(t *testing.T) {
 // there, with nothing in between, or none.
 func TestLedger_ChaosOfBatches(t *testing.T) {
 	a := appenders{t: t, dir: t.TempDir(), parts: 40}
-	a.run(2, 50, 20*time.Millisecond)
+	a.run(2, 50, 3)
 	// The last batch may be decided, and its writer dead.
 	if _, err := (ledger.Ledger{Dir: a.dir}).AppendBatch(context.Background(), entries("end", 0, 1)); err != nil {
 		t.Fatal(err)
