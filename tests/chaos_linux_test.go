@@ -578,10 +578,18 @@ func TestChaosEtcd(t *testing.T) {
 	client, err := etcdClient(endpoint)
 	check(t, err)
 	defer client.Close()
-	left, err := client.Get(t.Context(), "holdfast/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	check(t, err)
-	for _, kv := range left.Kvs {
-		t.Errorf("left behind: %q", kv.Key)
+	left := func() *clientv3.GetResponse {
+		answer, err := client.Get(t.Context(), "holdfast/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		check(t, err)
+		return answer
+	}
+	for _, kv := range left().Kvs {
+		if kv.Lease == 0 {
+			t.Errorf("left behind for good: %q", kv.Key)
+		}
+	}
+	if !t.Failed() {
+		eventually(t, "all keys have gone with the leases of the killed", func() bool { return left().Count == 0 })
 	}
 	r.tell(t)
 }

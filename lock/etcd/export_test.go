@@ -22,6 +22,9 @@ func OpenByClock(ctx context.Context, o Options, c Clock) (*Locker, error) {
 
 func (l *Locker) SetReleasePatience(d time.Duration) { l.releasePatience = d }
 
+// AskAsWith has requests be bounded as by a lease of this length. The lease itself stays as it is.
+func (l *Locker) AskAsWith(lease time.Duration) { l.options.Lease = lease }
+
 // LeaseID is that of the lease at the moment.
 func (l *Locker) LeaseID() int64 {
 	l.turn <- struct{}{}

@@ -102,7 +102,8 @@ func TestRequestLateAndCancelled(t *testing.T) {
 func TestNeverAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, server)
-	l := open(t, etcd.Options{Client: w.client, Lease: time.Second})
+	l := open(t, etcd.Options{Client: w.client, Lease: patience}) // which is not lost meanwhile
+	l.AskAsWith(time.Second)
 	w.set(func(w *wire) {
 		w.unary = func(ctx context.Context, method string, r request) error {
 			if method != "Txn" {
@@ -125,7 +126,8 @@ func TestSlowCluster(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
 	w := newWire(t, server)
-	l := open(t, etcd.Options{Client: w.client, Lease: lease})
+	l := open(t, etcd.Options{Client: w.client, Lease: patience}) // which is not lost meanwhile
+	l.AskAsWith(lease)
 	var lost atomic.Int64
 	for name, what := range map[string]func(ctx context.Context, r request) error{
 		"late": func(ctx context.Context, r request) error {

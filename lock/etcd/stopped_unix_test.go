@@ -13,6 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/lock/etcd"
 )
 
+// childLease is that of other processes, which a busy machine must not take it from.
+const childLease = 8 * time.Second
+
 // start starts another process, which holds.
 func start(t testing.TB, c *cluster, lease time.Duration) *testkit.Child {
 	t.Helper()
@@ -24,14 +27,14 @@ func start(t testing.TB, c *cluster, lease time.Duration) *testkit.Child {
 func TestHolderStopped(t *testing.T) {
 	t.Parallel()
 	l, k := open(t, etcd.Options{}), key()
-	c := start(t, server, 2*time.Second)
+	c := start(t, server, childLease)
 	c.Do("acquire "+k.Name, "held")
 	came := begin(l, limited(t), k)
 	untilWaiting(t, l, k, 1)
 	check(t, c.Cmd.Process.Signal(syscall.SIGSTOP))
 	stopped := time.Now()
 	held := await(t, "the lock of a process that is stopped", came).mustHave(t)
-	t.Logf("had the lock %v after SIGSTOP for its holder, whose lease is 2 s", time.Since(stopped))
+	t.Logf("had the lock %v after SIGSTOP for its holder, whose lease is %v", time.Since(stopped), childLease)
 	continued := time.Now()
 	check(t, c.Cmd.Process.Signal(syscall.SIGCONT))
 	c.Expect("lost")
@@ -56,7 +59,7 @@ func TestHolderStopped(t *testing.T) {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	l, k, read := open(t, etcd.Options{}), key(), key()
-	holder, waiter, reader := start(t, server, time.Second), start(t, server, time.Second), start(t, server, time.Second)
+	holder, waiter, reader := start(t, server, childLease), start(t, server, childLease), start(t, server, childLease)
 	holder.Do("acquire "+k.Name, "held")
 	waiter.Order("acquire " + k.Name)
 	untilWaiting(t, l, k, 1)
@@ -69,7 +72,7 @@ func TestKilled(t *testing.T) {
 		c.Kill()
 	}
 	held := await(t, "the lock", came).mustHave(t)
-	t.Logf("had the lock %v after SIGKILL for its holder, and a waiter, whose lease is 1 s", time.Since(killed))
+	t.Logf("had the lock %v after SIGKILL for its holder, and a waiter, whose lease is %v", time.Since(killed), childLease)
 	check(t, held.Release())
 	check(t, await(t, "the lock of a reader", written).mustHave(t).Release())
 }
