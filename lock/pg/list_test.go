@@ -55,16 +55,36 @@ func TestQueryAdvisoryLocks(t *testing.T) {
 	check(t, reader.Release())
 }
 
+// onTime is a context whose deadline passes when over is closed.
+type onTime struct {
+	context.Context
+	over <-chan struct{}
+}
+
+func (c onTime) Done() <-chan struct{} { return c.over }
+
+func (c onTime) Err() error {
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // TestSince: since when a lock is held does not change by the signs of life of its session,
 // and each lock of a session has its own.
 func TestSince(t *testing.T) {
+	t.Parallel()
 	conn := database(t)
 	l := open(t, pg.Options{Conn: conn})
-	l.SetSilence(silence)
+	l.SetSilence(4 * silence) // a busy server may be silent for that of others
 	outer := acquire(t, l, key())
 	inner, err := l.Acquire(outer.Context(limited(t)), key())
 	check(t, err)
-	c, look := raw(t, conn), open(t, pg.Options{Conn: conn})
+	deadline := make(chan struct{})
+	r := &recorder{}
+	c, look := raw(t, conn), open(t, pg.Options{Conn: conn, Observer: r})
 	beats := func() time.Time {
 		return value[time.Time](t, c, "SELECT state_change FROM pg_stat_activity WHERE pid = $1", outer.Info().PID)
 	}
@@ -81,7 +101,10 @@ func TestSince(t *testing.T) {
 			t.Errorf("%v is held since %v, want %v", e.Key, e.Info.CreatedAt, want)
 		}
 	}
-	_, err = lock.AcquireWithin(limited(t), look, outer.Key(), 50*time.Millisecond)
+	came := begin(look, onTime{limited(t), deadline}, outer.Key())
+	eventually(t, "it is known who is in the way", func() bool { return r.count(lock.EventWaiting) == 1 })
+	close(deadline)
+	err = await(t, "the end of the wait", came).err
 	locked := wantLocked(t, err, lock.ErrTimeout)
 	if locked.Info == nil || !locked.Info.CreatedAt.Equal(outer.Info().CreatedAt) {
 		t.Errorf("in the way is %+v, want since %v", locked.Info, outer.Info().CreatedAt)

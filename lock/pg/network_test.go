@@ -110,18 +110,23 @@ func TestLateCancel(t *testing.T) {
 // again.
 func TestEarlyCancel(t *testing.T) {
 	p, k := newProxy(t, server.Conn()), key()
-	ctx, cancel := context.WithCancel(limited(t))
-	defer cancel()
 	l := open(t, pg.Options{Conn: p.through(server.Conn())})
-	check(t, acquire(t, l, k).Release())
+	l.SetSilence(10 * patience) // nothing but the query is said
+	outer := acquire(t, l, key())
+	inner, err := l.Acquire(outer.Context(limited(t)), k)
+	check(t, err) // from now on the query is the first that is said of k
+	check(t, inner.Release())
 	held := acquire(t, open(t, pg.Options{}), k)
-	p.pause()
-	time.AfterFunc(10*time.Millisecond, cancel) // any time after the query is on its way
-	_, err := l.Acquire(ctx, k)
-	wantIs(t, err, context.Canceled)
+	ctx, cancel := context.WithCancel(outer.Context(limited(t)))
+	defer cancel()
+	kept := p.pause(outer.Info().PID)
+	came := begin(l, ctx, k)
+	await(t, "the query", kept)
+	cancel()
+	wantIs(t, await(t, "the end of the wait", came).err, context.Canceled)
 	wantMade(t, l, 1)
+	check(t, outer.Release())
 	check(t, acquire(t, l, key()).Release())
-	wantMade(t, l, 1)
 	check(t, held.Release())
 	wantFree(t, l, k)
 }

@@ -70,23 +70,20 @@ func TestObserverOfLateQuestion(t *testing.T) {
 	r, k, p := &recorder{}, key(), newProxy(t, server.Conn())
 	first := acquire(t, open(t, pg.Options{}), k)
 	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: r})
-	before := p.connections()
-	check(t, acquire(t, l, key()).Release())
-	asks := p.connections()
-	if asks != before+1 {
-		t.Fatalf("%d connections more, want the one that asks", asks-before)
-	}
-	ctx, cancel := context.WithCancel(limited(t))
+	l.SetSilence(10 * patience) // nothing but the question is said
+	asks := acquire(t, l, key())
+	ctx, cancel := context.WithCancel(asks.Context(limited(t)))
 	gaveUp := begin(l, ctx, k)
 	eventually(t, "a wait is told", func() bool { return r.count(lock.EventWaiting) == 1 }) // to look again takes one answer
 	cancel()
 	wantLocked(t, await(t, "the end of the wait", gaveUp).err)
 
-	p.holdBack(asks)
-	came := begin(l, limited(t), k)
+	p.holdBack(asks.Info().PID)
+	came := begin(l, asks.Context(limited(t)), k)
 	eventually(t, "the wait is told", func() bool { return r.count(lock.EventWaiting) == 2 })
 	check(t, first.Release())
 	check(t, await(t, "the lock", came).mustHave(t).Release())
+	check(t, asks.Release())
 }
 
 // atAcquired is an Observer that does something when the lock has come.

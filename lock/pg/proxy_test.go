@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +27,13 @@ type proxy struct {
 	made  int           // how many there have been
 	gone  int           // how many bytes were swallowed
 	delay time.Duration // of each packet
-	gate  chan struct{} // if set, keeps what comes, but for requests to cancel, until it is closed
 	pid   uint32        // if set, what clients are told that their server process is
-	last  int           // a connection on which what clients say is kept back
-	heard chan struct{} // if set, until it is closed, as another one has had an answer
+	of    uint32        // the server process to which what its client says is kept back
+	kept  chan struct{} // if set, closed when that has begun
+	gate  chan struct{} // if set, until it is closed, as a request to cancel was answered
+	heard chan struct{} // if set, until it is closed, as another process has answered
 	conns []net.Conn
+	pids  map[int]uint32 // the server processes of connections
 }
 
 func newProxy(t testing.TB, conn string) *proxy {
@@ -39,7 +42,7 @@ func newProxy(t testing.TB, conn string) *proxy {
 	check(t, err)
 	dir, err := os.MkdirTemp("", "px")
 	check(t, err)
-	p := &proxy{dir: dir, server: filepath.Join(config.Host, ".s.PGSQL.5432")}
+	p := &proxy{dir: dir, pids: map[int]uint32{}, server: filepath.Join(config.Host, ".s.PGSQL.5432")}
 	p.listener, err = net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	check(t, err)
 	p.tcp, err = net.Listen("tcp", "127.0.0.1:0")
@@ -109,25 +112,20 @@ func (p *proxy) pretend(pid uint32) {
 	p.pid = pid
 }
 
-// pause keeps everything back until a request to cancel has been answered.
-func (p *proxy) pause() {
+// pause keeps back what a client says to a server process, until a request to cancel has been
+// answered. kept is closed when it has said something.
+func (p *proxy) pause(pid int) (kept <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gate = make(chan struct{})
+	p.of, p.kept, p.gate = uint32(pid), make(chan struct{}), make(chan struct{})
+	return p.kept
 }
 
-// holdBack keeps what a client says next on a connection, the which-th, until the server has
-// answered on another one.
-func (p *proxy) holdBack(which int) {
+// holdBack keeps back what a client says to a server process, until another one has answered.
+func (p *proxy) holdBack(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last, p.heard = which, make(chan struct{})
-}
-
-func (p *proxy) connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.made
+	p.of, p.heard = uint32(pid), make(chan struct{})
 }
 
 func isCancel(packet []byte) bool {
@@ -148,33 +146,43 @@ func (p *proxy) serve(listener net.Listener) {
 		p.mu.Lock()
 		p.conns = append(p.conns, client, server)
 		p.made++
-		pid, n := p.pid, p.made
+		pid, n, cancels := p.pid, p.made, &atomic.Bool{}
 		p.mu.Unlock()
-		go p.pump(server, client, n, true)
+		go p.pump(server, client, n, true, cancels)
 		go func() {
 			if pid != 0 {
 				disguise(client, server, pid)
 			}
-			p.pump(client, server, n, false)
+			p.pump(client, server, n, false, cancels)
 		}()
 	}
 }
 
-func (p *proxy) pump(to, from net.Conn, which int, toServer bool) {
+// pump passes on what is said in one direction. cancels is whether the connection is a request to
+// cancel.
+func (p *proxy) pump(to, from net.Conn, which int, toServer bool, cancels *atomic.Bool) {
+	var greeting []byte // of the server, until it has told which process it is
 	for buf := make([]byte, 4096); ; {
 		n, err := from.Read(buf)
+		if toServer && isCancel(buf[:n]) {
+			cancels.Store(true)
+		}
 		p.mu.Lock()
-		delay, heard := p.delay, p.heard
-		kept := heard != nil && which == p.last
-		hole, gate := p.hole || which <= p.lost, p.gate
-		if n == 0 && gate != nil {
+		if !toServer && p.pids[which] == 0 {
+			greeting = append(greeting, buf[:n]...)
+			p.pids[which] = processOf(greeting)
+		}
+		delay, gate, heard, hole := p.delay, p.gate, p.heard, p.hole || which <= p.lost
+		keep := p.of != 0 && p.pids[which] == p.of
+		if keep && toServer && n > 0 && p.kept != nil {
+			close(p.kept)
+			p.kept = nil
+		}
+		if err != nil && cancels.Load() && gate != nil {
 			close(gate)
 			p.gate = nil
 		}
 		p.mu.Unlock()
-		if gate != nil && n > 0 && !isCancel(buf[:n]) {
-			<-gate
-		}
 		if hole { // the end of one side is not known to the other, either
 			for err == nil {
 				p.mu.Lock()
@@ -184,13 +192,17 @@ func (p *proxy) pump(to, from net.Conn, which int, toServer bool) {
 			}
 			return
 		}
-		if kept && toServer {
-			<-heard
+		if keep && toServer && n > 0 {
+			for _, until := range []chan struct{}{gate, heard} {
+				if until != nil {
+					<-until
+				}
+			}
 		}
 		if time.Sleep(delay); n > 0 {
 			_, _ = to.Write(buf[:n])
 		}
-		if heard != nil && !kept && !toServer {
+		if heard != nil && !keep && !toServer {
 			p.mu.Lock()
 			if p.heard == heard {
 				close(heard)
@@ -203,6 +215,17 @@ func (p *proxy) pump(to, from net.Conn, which int, toServer bool) {
 			return
 		}
 	}
+}
+
+// processOf is the server process that BackendKeyData names, or 0 if that has not come yet.
+func processOf(greeting []byte) uint32 {
+	for len(greeting) >= 9 {
+		if greeting[0] == 'K' {
+			return binary.BigEndian.Uint32(greeting[5:])
+		}
+		greeting = greeting[min(len(greeting), 1+int(binary.BigEndian.Uint32(greeting[1:]))):]
+	}
+	return 0
 }
 
 // disguise passes on what a server says up to BackendKeyData, in which it changes the

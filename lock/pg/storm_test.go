@@ -19,13 +19,11 @@ import (
 func TestPhantomStorm(t *testing.T) {
 	t.Parallel()
 	took := stormTakes()
-	for name, ending := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-		"timeouts": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 3*time.Millisecond)
-		},
-		"cancels": func(ctx context.Context) (context.Context, context.CancelFunc) {
+	for name, ending := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+		"timeouts": context.WithTimeout,
+		"cancels": func(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
-			timer := time.AfterFunc(rand.N(6*time.Millisecond), cancel)
+			timer := time.AfterFunc(rand.N(2*limit), cancel)
 			return ctx, func() { timer.Stop(); cancel() }
 		},
 	} {
@@ -40,9 +38,11 @@ func stormTakes() time.Duration {
 	return 3 * time.Second
 }
 
-func storm(t *testing.T, took time.Duration, ending func(context.Context) (context.Context, context.CancelFunc)) {
+func storm(t *testing.T, took time.Duration, ending func(context.Context, time.Duration) (context.Context, context.CancelFunc)) {
 	const clients = 8
 	k := key()
+	var limit atomic.Int64 // of a wait: on a fast machine and a slow one, some get the lock and some give up
+	limit.Store(int64(3 * time.Millisecond))
 	var held, failed, phantoms, inside atomic.Int64
 	var lockers []*pg.Locker
 	var all sync.WaitGroup
@@ -59,11 +59,12 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context) (conte
 	for end, i := time.Now().Add(took), 0; i < clients; i++ {
 		all.Go(func() {
 			for time.Now().Before(end) || (held.Load() == 0 || failed.Load() == 0) && bounded.Err() == nil { // on a slow machine, longer
-				ctx, cancel := ending(bounded)
+				ctx, cancel := ending(bounded, time.Duration(limit.Load()))
 				h, err := lockers[i].Acquire(ctx, k)
 				cancel()
 				if err == nil {
 					held.Add(1)
+					limit.Store(max(int64(time.Millisecond), limit.Load()*3/4))
 					if n := inside.Add(1); n != 1 {
 						t.Errorf("%d have the lock", n)
 					}
@@ -72,6 +73,7 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context) (conte
 					err = h.Release()
 				} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 					failed.Add(1)
+					limit.Store(min(int64(time.Second), limit.Load()*9/8))
 					err = nil
 				}
 				if err != nil {
@@ -82,7 +84,8 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context) (conte
 		})
 	}
 	all.Wait()
-	t.Logf("%d acquired, %d gave up, of whom %d had been granted the lock after all", held.Load(), failed.Load(), phantoms.Load())
+	t.Logf("%d acquired, %d gave up, of whom %d had been granted the lock after all; in the end they waited for %v",
+		held.Load(), failed.Load(), phantoms.Load(), time.Duration(limit.Load()))
 	if held.Load() == 0 || failed.Load() == 0 {
 		t.Error("nobody had the lock, or nobody gave up: this test shows nothing")
 	}
