@@ -179,6 +179,7 @@ func TestList_Errors(t *testing.T) {
 
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	var last error
 	for _, err := range lock.List(ctx, dir) {
 		cancel(why)
@@ -215,7 +216,6 @@ func TestStatus_Entries(t *testing.T) {
 func TestDir_TriesDoNotWait(t *testing.T) {
 	key := lock.Key{Space: "s", Name: "n"}
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	defer cancel()
 	d := lock.Dir{Path: t.TempDir()}
 	holdKey(t, d, key)

@@ -22,8 +22,8 @@ func TestClone(t *testing.T) {
 		}
 	}
 	try(".", "doc", "./lock")
+	try(".", "list", "./...")
 	for file := range strings.SplitSeq(s.must(t, ".", "git", "ls-files", "go.mod", "*/go.mod"), "\n") {
-		try(filepath.Dir(file), "list", "./...")
 		try(filepath.Dir(file), "list", "-m", "all")
 	}
 }
