@@ -54,7 +54,7 @@ func TestRun_WholeOfSeveral(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "slots.lock"), filepath.Join(dir, "other.lock")
 	one := holdPermit(t, path, "one")
-	both := start(t, append(append(lockArgs("run", other, path), "--"), role(t, "hold")...)...)
+	both := start(t, append([]string{"run", "-also", path, other, "--"}, role(t, "hold")...)...)
 	both.await("waiting for " + path + ", as permits of it are held")
 	wantCode(t, exitOK, "run", "-try", other, "--", "true")
 	one.finish()
@@ -62,9 +62,6 @@ func TestRun_WholeOfSeveral(t *testing.T) {
 	wantCode(t, exitNotHad, "run", "-try", other, "--", "true")
 	both.finish()
 }
-
-// lockArgs are those of a command for two locks.
-func lockArgs(command, one, other string) []string { return []string{command, one, other} }
 
 // TestPermitNumbers: whatever else is in the folder, and however much, the permits are found.
 func TestPermitNumbers(t *testing.T) {
