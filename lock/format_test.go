@@ -53,8 +53,8 @@ func sign(data []byte) (lock.LockInfo, error) {
 	if err := json.Unmarshal(data, &seen); err != nil {
 		return lock.LockInfo{}, err
 	}
-	if seen.Owner == "" {
-		return lock.LockInfo{}, errors.New("no owner")
+	if seen.Owner == "" || seen.When.IsZero() {
+		return lock.LockInfo{}, errors.New("no owner, or no time")
 	}
 	return lock.LockInfo{PID: seen.PID, CreatedAt: seen.When, Cmd: seen.Owner}, nil
 }
