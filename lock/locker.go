@@ -78,6 +78,9 @@ type Entry struct {
 	// Note is what the holder last said of its work, and NotedAt when: see Status.
 	Note    string    `json:"note,omitempty"`
 	NotedAt time.Time `json:"noted_at,omitzero"`
+	// Fence is the last that was given to a holder: see Status. Engines other than files leave
+	// it out.
+	Fence int64 `json:"fence,omitempty"`
 	// Activity is what a database says of the session ("active", "idle"), and QueryStart
 	// since when. For a waiter at a lock file, QueryStart is when its wait began.
 	Activity   string    `json:"activity,omitempty"`
@@ -90,7 +93,7 @@ type Entry struct {
 // each process, in the order of the queue. A free lock without waiters has none. Info is
 // nil for those whose pid the kernel does not tell.
 func (s Status) Entries(key Key) (all []Entry) {
-	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Note: s.Note, NotedAt: s.NotedAt}
+	held := Entry{Key: key, Path: s.Path, Granted: true, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Note: s.Note, NotedAt: s.NotedAt, Fence: s.Fence}
 	switch {
 	case s.State == StateFree:
 	case len(s.Processes) == 0:

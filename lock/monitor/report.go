@@ -29,7 +29,7 @@ type EngineState struct {
 // same names: path (empty for a lock without a file), state, evidence, and holder, the
 // claim. holder is left out for waiters, and if there is no claim. If a process has the
 // lock from a holder who has gone, gone is that holder's claim. note is what the holder last
-// said of its work, at noted_at. Where a database says
+// said of its work, at noted_at. fence is the last that was given to one. Where a database says
 // what the session does ("active", "idle"), that is the state. path and holder.nonce are
 // what it takes to break the lock of a holder who is gone: lock.File.BreakForce.
 //
@@ -58,7 +58,7 @@ type Lock struct {
 
 func describe(engine Engine, e lock.Entry, now time.Time) Lock {
 	l := Lock{
-		Status:    lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Gone: e.Gone, Note: e.Note, NotedAt: e.NotedAt},
+		Status:    lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Gone: e.Gone, Note: e.Note, NotedAt: e.NotedAt, Fence: e.Fence},
 		Namespace: e.Key.Space, EntityID: e.Key.Name,
 		Mode:    mode(e),
 		Granted: e.Granted, Engine: engine.Name,
