@@ -212,3 +212,22 @@ func appendTo(t *testing.T, path, text string) {
 	later := time.Now().Add(time.Second) // whatever the clock's steps
 	check(t, os.Chtimes(path, later, later))
 }
+
+// TestPerm_ModeWithoutMark: where siblings bear no mark, one that a crash has left without its
+// mode gets that all the same, if it is this user's, and holds nothing else.
+func TestPerm_ModeWithoutMark(t *testing.T) {
+	for content, want := range map[string]fs.FileMode{"": 0o660, "a text of somebody's": 0o600} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Perm: 0o660}.WithoutKernelLock()
+		check(t, os.WriteFile(f.Path+".flock", []byte(content), 0o600))
+		held := tryHold(t, f)
+		if _, err := held.Fence(); (err == nil) != (want == 0o660) {
+			t.Errorf("with %q in it: %v", content, err)
+		}
+		letGo(t, held)
+		info, err := os.Stat(f.Path + ".flock")
+		check(t, err)
+		if info.Mode().Perm() != want {
+			t.Errorf("with %q in it the sibling has %v", content, info.Mode())
+		}
+	}
+}

@@ -17,10 +17,14 @@ import (
 //   - A sibling bears a mark from the act that makes it, where a lock file would bear one.
 //   - Only a file that we have just made gets a mode. One that is there has the mode that was
 //     asked for, or the caller is told. The exception is a file that a crash has left between
-//     making and mode: it is this user's, has one name, bears the mark, and holds nothing but
-//     what a sibling holds.
+//     making and mode: it is this user's, has one name, bears the mark where siblings do, and
+//     holds nothing but what a sibling holds.
 //   - Nothing is written to a file, and no file is removed, that does not show that it is a
 //     sibling: see memory.alien, and isSibling.
+
+// marksSibling reports whether a sibling that is made here bears the mark. It says no more than
+// that holdfast made the file, so an overlay is no exception: see marks.
+func (p *place) marksSibling() bool { return platform.KeepsMarks && p.shares() }
 
 // siblingPerm is the mode of the sibling: all who may read a lock file stand in its queue, and
 // for that they need to write.
@@ -29,7 +33,7 @@ func (f File) siblingPerm() fs.FileMode { return f.Perm | f.Perm&0o044>>1 }
 // makeSibling opens the sibling, or makes it. Whether it is a regular file is known once Stat
 // has been called.
 func (p *place) makeSibling() (*platform.File, error) {
-	f, made, err := platform.OpenToLock(p.sibling, platform.KeepsMarks && p.shares(), p.file.siblingPerm())
+	f, made, err := platform.OpenToLock(p.sibling, p.marksSibling(), p.file.siblingPerm())
 	if err == nil && !made {
 		if err = p.checkMode(f); err != nil {
 			f, err = nil, joined(err, f.Close())
@@ -49,7 +53,7 @@ func (p *place) checkMode(f *platform.File) error {
 	if err != nil || perm&^info.Mode == 0 || platform.HasDefaultACL(filepath.Dir(p.sibling)) {
 		return err
 	}
-	if info.Owner == os.Geteuid() && info.Links == 1 && info.Marked() {
+	if info.Owner == os.Geteuid() && info.Links == 1 && (info.Marked() || !p.marksSibling()) {
 		if m, err := readMemory(f); err == nil && !m.alien {
 			return f.Widen(perm)
 		}
