@@ -15,7 +15,7 @@ import (
 // after it was said how much that is. The holder is told when it goes on.
 func TestBreak(t *testing.T) {
 	conn := server.Conn()
-	holder := hold(t, conn, "-label", "stopped", "break/a", "break/b", "break/c")
+	holder := hold(t, conn, "-label", "stopped", "-also", "break/b", "-also", "break/c", "break/a")
 	check(t, holder.cmd.Process.Signal(syscall.SIGSTOP))
 	pid := backend(t, connect(t, conn), "stopped")
 	next := start(t, "run", "-pg", conn, "break/b", "--", "true")
