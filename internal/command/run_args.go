@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // The command line of run is LOCK, and behind it the command. A command has words of its own,
@@ -153,16 +154,13 @@ func isCommand(word string) (wrong string) {
 		}
 		return ""
 	}
-	if info, err := os.Stat(word); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	file, err := os.Open(word)
+	file, err := platform.Open(word, os.O_RDONLY)
 	if err != nil {
 		return ""
 	}
 	defer file.Close()
 	begins := make([]byte, 4)
-	n, _ := file.Read(begins)
+	n, _ := file.ReadAt(begins, 0)
 	for _, magic := range []string{"#!", "\x7fELF", "MZ", "\xcf\xfa\xed\xfe"} { // scripts, Linux, Windows, macOS
 		if strings.HasPrefix(string(begins[:n]), magic) {
 			return name + " is a program, and no lock file; is LOCK missing before it?"
