@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -60,6 +61,9 @@ func TestCrashTwice(t *testing.T) {
 	lastSteps := lock.ReclaimSteps[slices.Index(lock.ReclaimSteps, lock.StepDeadRemoved):]
 	for _, first := range lock.ReclaimSteps {
 		for _, second := range lock.ReclaimSteps {
+			if !testkit.Sample(3) {
+				continue
+			}
 			path := filepath.Join(t.TempDir(), ".lock")
 			leaveDeadClaim(t, path)
 			for _, step := range []string{first, second} {

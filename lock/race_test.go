@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/platform"
 )
-
-const rounds = 1000
 
 // deadClaim is a bare claim of a pid that no process can have.
 const deadClaim = `{"pid":2147483647,"created_at":"2024-01-15T10:30:00Z","cmd":"dead"}`
@@ -31,7 +30,7 @@ func putDeadClaim(t *testing.T, path string) {
 // (The agency command's own code: more than one in 1852 of 3000 rounds.)
 func TestGoroutinesRaceForDeadLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
-	for round := range rounds {
+	for round := range testkit.Rounds(1000, 5) {
 		putDeadClaim(t, path)
 		var (
 			ready, done sync.WaitGroup
@@ -72,7 +71,7 @@ func TestProcessesRaceForDeadLock(t *testing.T) {
 	for range 16 {
 		racers = append(racers, start(t, "holder", path))
 	}
-	for round := range rounds {
+	for round := range testkit.Rounds(1000, 5) {
 		putDeadClaim(t, path)
 		for _, r := range racers {
 			r.Order("try")

@@ -94,6 +94,7 @@ func main() {
 	complete := len(args) > 0 && args[0] == "-complete"
 	if complete {
 		args = args[1:]
+		os.Setenv("HOLDFAST_TEST_COMPLETE", "1") // testkit's
 	}
 	log, err := os.CreateTemp("", "holdfast-tests-*.log")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -267,13 +268,13 @@ func isZombie(pid string) bool {
 	return false
 }
 
-// chaosKillsVar says how many kills there are to be: a few hundred, if it is not set.
+// chaosKillsVar says how many kills there are to be: a hundred, if it is not set.
 const chaosKillsVar = "HOLDFAST_CHAOS_KILLS"
 
 func chaosKills(t *testing.T) int {
 	text := os.Getenv(chaosKillsVar)
 	if text == "" {
-		return 300
+		return testkit.Rounds(300, 3)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

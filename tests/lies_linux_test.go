@@ -425,9 +425,7 @@ func TestLies(t *testing.T) {
 				if late && !changing[failing] {
 					continue
 				}
-				// All of them take three minutes. One in three is tried each time, by chance, unless the
-				// tests may take long.
-				if os.Getenv(chaosKillsVar) == "" && rand.N(3) > 0 {
+				if !testkit.Sample(6) { // all of them take three minutes
 					continue
 				}
 				title := name + ", " + failing
@@ -468,7 +466,7 @@ func TestLies(t *testing.T) {
 // step is how far it is to the next one that is to fail: of what changes nothing, and is done
 // often, only some are tried, unless the tests may take long.
 func step(failing string, n int) int {
-	if changing[failing] || n < 3 || os.Getenv(chaosKillsVar) != "" {
+	if changing[failing] || n < 3 || testkit.Complete() {
 		return 1
 	}
 	return 1 + rand.N(n)

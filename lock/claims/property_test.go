@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/claims"
 )
 
@@ -29,7 +30,7 @@ type world struct {
 // each answer is what the published rules say, and afterwards events, files and
 // Active tell the same.
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range uint64(testkit.Rounds(6, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			dir, c, m := proof(t)
 			w := &world{t, dir, c, []*claims.Manager{m, manager(dir, c), manager(dir, c)}, rand.New(rand.NewPCG(seed, 1))}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/etcd"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,7 +22,7 @@ import (
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	const clients = 6
-	want := int64(300)
+	want := int64(testkit.Rounds(300, 3))
 	if n, err := strconv.ParseInt(os.Getenv("HOLDFAST_ETCD_STORM"), 10, 64); err == nil {
 		want = n
 	}

@@ -29,7 +29,7 @@ func askWith(h http.Handler, method, path, name, value string) *httptest.Respons
 // TestCompressed: what many locks say of themselves is much alike.
 func TestCompressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that the time stands still
-		entries := make([]lock.Entry, 5000)
+		entries := make([]lock.Entry, 1000)
 		for i := range entries {
 			entries[i] = held(fmt.Sprint(i), i+1)
 		}

@@ -137,7 +137,7 @@ func TestWalks_Replayed(t *testing.T) {
 	}
 	sampled := 0
 	for _, c := range Cases() {
-		if c.Replayable() && (*complete || r.IntN(3) == 0) {
+		if c.Replayable() && (*complete || r.IntN(6) == 0) {
 			c.Name = fmt.Sprintf("sample %d of %s", seed, c.Name)
 			add(c.Sample(r, sample))
 			sampled += sample

@@ -180,7 +180,7 @@ func (b bench) run(ctx context.Context, program, folder, tests string, limit tim
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "-test.run="+tests, "-test.failfast", "-test.count=1", "-test.v", "-test.timeout="+limit.String())
 	cmd.Dir = filepath.Join(b.tree, folder)
-	cmd.Env = append(append(os.Environ(), "TMPDIR="+b.temp, "HOME="+b.temp), env...)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+b.temp, "HOME="+b.temp, "HOLDFAST_TEST_COMPLETE=1"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if !asRoot && os.Geteuid() == 0 {
 		_ = os.Chown(b.temp, nobody, nobody)
