@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,6 +141,14 @@ func TestRelease_NoKeeper(t *testing.T) {
 func TestRelease_Stopped(t *testing.T) {
 	s := begin(t, sessions(t))
 	testkit.Check(t, syscall.Kill(s.KeeperPID, syscall.SIGSTOP))
+	testkit.Eventually(t, "none of its threads runs", func() bool { // else one could take the next signal
+		threads, err := filepath.Glob("/proc/" + strconv.Itoa(s.KeeperPID) + "/task/*/status")
+		testkit.Check(t, err)
+		return !slices.ContainsFunc(threads, func(thread string) bool {
+			text, err := os.ReadFile(thread)
+			return err != nil || !strings.Contains(string(text), "\nState:\tT")
+		})
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var stderr bytes.Buffer

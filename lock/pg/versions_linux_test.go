@@ -83,7 +83,7 @@ func TestVersions(t *testing.T) {
 			held := acquire(t, l, k)
 			_, err := other.TryAcquire(limited(t), k)
 			wantLocked(t, err)
-			_, err = lock.AcquireWithin(limited(t), other, k, 50*time.Millisecond)
+			_, err = lock.AcquireWithin(limited(t), other, k, 2*time.Second) // time enough to look who is in the way
 			if locked := wantLocked(t, err, lock.ErrTimeout); locked.Info == nil || locked.Info.PID != held.Info().PID {
 				t.Errorf("in the way is %+v", locked.Info)
 			}
