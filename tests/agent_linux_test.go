@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -36,13 +37,13 @@ func agentOf(c *exec.Cmd, path string) {
 	}
 }
 
-// TestAgent_Killed: agents, and not their children, are killed a thousand times, at any
+// TestAgent_Killed: agents, and not their children, are killed again and again, at any
 // moment of any step. No two generations are ever at work at once, and the lock stays no
 // longer than the last process.
 func TestAgent_Killed(t *testing.T) {
 	_, err := agentProgram()
 	check(t, err)
-	kills := 1000
+	kills := testkit.Rounds(1000, 4)
 	if os.Getenv(chaosKillsVar) != "" {
 		kills = chaosKills(t)
 	}

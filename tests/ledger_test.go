@@ -247,12 +247,11 @@ func leftovers(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestLedger_Chaos: eight processes append 500 events each, and one of them is
-// killed after every 25. What was reported done is there once and in order, without a
+// TestLedger_Chaos: eight processes append events, and one of them is killed after every 25. What was reported done is there once and in order, without a
 // gap and without half an event; and what the dead left goes with the next append.
 func TestLedger_Chaos(t *testing.T) {
 	a := appenders{t: t, dir: t.TempDir(), parts: 1}
-	a.run(8, 500, 25)
+	a.run(8, testkit.Rounds(500, 4), 25)
 	a.check()
 	if _, err := (ledger.Ledger{Dir: a.dir}).Append(context.Background(), []byte(`"end"`)); err != nil {
 		t.Fatal(err)
@@ -347,7 +346,8 @@ rmdir "$LOCK_FILE"
 // of ours append to one ledger. No event is lost, none is replaced, and nobody
 // waits in vain.
 func TestLedger_BesideScript(t *testing.T) {
-	const scripts, runs, procs, count = 3, 40, 3, 40
+	const scripts, procs = 3, 3
+	runs, count := testkit.Rounds(40, 3), testkit.Rounds(40, 3)
 	dir := t.TempDir()
 	check(t, os.Mkdir(filepath.Join(dir, "ledger"), 0o700))
 	var all sync.WaitGroup

@@ -398,9 +398,9 @@ func TestMonitor_Unchanged(t *testing.T) {
 	}
 }
 
-// TestMonitor_Many: five thousand locks are all shown, and filtered.
+// TestMonitor_Many: thousands of locks are all shown, and filtered.
 func TestMonitor_Many(t *testing.T) {
-	const many = 5000
+	const many = 2000
 	dir := t.TempDir()
 	for i := range many {
 		space := filepath.Join(dir, fmt.Sprintf("team-%02d", i%50))
@@ -424,20 +424,20 @@ func TestMonitor_Many(t *testing.T) {
 	p.screenshot("many")
 	took := eval[float64](p.browser, `
 		const filter = document.getElementById("filter"), began = performance.now();
-		filter.value = "node-4321";
+		filter.value = "node-1321";
 		filter.dispatchEvent(new Event("input"));
 		document.body.offsetHeight; // lays it out
 		return performance.now() - began`)
 	t.Logf("filtering one of %d took %.1f ms", many, took)
 	eventually(t, "one row is left", func() bool { return p.count() == 1 })
-	if row := p.find("team-21/node-4321.lock"); row[0] != "unknown" || row[3] != "agent 4321 of a far machine" || !strings.HasPrefix(row[5], "in the future since ") {
+	if row := p.find("team-21/node-1321.lock"); row[0] != "unknown" || row[3] != "agent 1321 of a far machine" || !strings.HasPrefix(row[5], "in the future since ") {
 		t.Errorf("it says %q", row)
 	}
 	p.filter("team-07")
 	eventually(t, "the locks of one team are left", func() bool { return p.count() == many/50 })
 	p.unfilter()
 	eventually(t, "all rows are back", func() bool { return p.count() == many })
-	p.find("team-49/node-4999.lock")
+	p.find("team-49/node-1999.lock")
 	if all := p.complaints(); len(all) > 0 {
 		t.Errorf("the browser complains: %q", all)
 	}

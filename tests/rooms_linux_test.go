@@ -182,7 +182,7 @@ func TestRooms(t *testing.T) {
 			t.Run(on+", holder in a room with "+holder.name, func(t *testing.T) {
 				for j, other := range rooms {
 					judge := judges[other.name]
-					if judge == nil || !testkit.Sample(2) {
+					if judge == nil || !testkit.Sample(4) {
 						continue
 					}
 					path := filepath.Join(at, fmt.Sprintf("%s %d-%d", on, h, j)) // the ways lead to one folder

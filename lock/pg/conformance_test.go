@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/locktest"
 	"github.com/holdfast-go/holdfast/lock/pg"
@@ -62,15 +63,24 @@ func terminate(t testing.TB, conn string, held lock.Hold) {
 
 func TestConformance(t *testing.T) { locktest.Run(t, engine()) }
 
-// TestConformanceOfNumericSpace is of the form of two numbers of 32 bits.
+// TestConformanceOfNumericSpace is of the form of two numbers of 32 bits, which differs in how a
+// key becomes a number: half of all runs do without.
 func TestConformanceOfNumericSpace(t *testing.T) {
+	if !testkit.Sample(2) {
+		t.Skip("left out by chance: HOLDFAST_TEST_COMPLETE has it run always")
+	}
 	e := engine()
 	e.Address = func(*testing.T) string { return numericPrefix + server.Conn() }
 	e.Key = func(n int) lock.Key { return lock.Key{Space: numericSpace, Name: fmt.Sprint(n)} }
 	locktest.Run(t, e)
 }
 
+// TestConformanceWithLease is of sessions that the server ends when they are silent, a setting of
+// theirs: half of all runs do without.
 func TestConformanceWithLease(t *testing.T) {
+	if !testkit.Sample(2) {
+		t.Skip("left out by chance: HOLDFAST_TEST_COMPLETE has it run always")
+	}
 	e := engine()
 	e.Address = func(*testing.T) string { return leasedPrefix + server.Conn() }
 	locktest.Run(t, e)
