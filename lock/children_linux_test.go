@@ -105,6 +105,7 @@ func descendant(t *testing.T, parent *child, order string) (pid int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Kill() })
+	testkit.Eventually(t, "the shell has become what it is told to run", func() bool { return platform.ProgramOf(pid) == "sleep" })
 	return pid
 }
 

@@ -3,8 +3,10 @@ package testkit
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -15,7 +17,14 @@ import (
 // Run runs a package's tests, and then fails them if something is left in this process
 // that nobody needs any more: a goroutine, an open file, a thread that waits in the kernel,
 // or more memory than tests leave. What goes by itself is waited for.
+//
+// Root's tests have a folder for temporary files that other users may enter, as some of them
+// become one.
 func Run(m interface{ Run() int }) (code int) {
+	if dir := publicTemp(); dir != "" {
+		defer os.RemoveAll(dir)
+		os.Setenv("TMPDIR", dir)
+	}
 	before := takeStock()
 	if code = m.Run(); code != 0 || fuzzing() {
 		return code
@@ -31,6 +40,28 @@ func Run(m interface{ Run() int }) (code int) {
 	}
 	fmt.Fprintf(os.Stderr, "FAIL: the tests have left behind\n%s\n", strings.Join(left, "\n"))
 	return 1
+}
+
+// publicTemp makes a folder for temporary files, if that which root has is for root alone, as
+// with pam_tmpdir. Otherwise it returns "".
+func publicTemp() string {
+	if os.Geteuid() != 0 {
+		return ""
+	}
+	for dir := os.TempDir(); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 || dir == os.TempDir() && info.Mode().Perm()&0o002 == 0 {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+	dir, err := os.MkdirTemp("/tmp", "holdfast-tests-")
+	if err != nil || os.Chmod(dir, fs.ModeSticky|0o777) != nil {
+		return "" // then some tests fail, and say that they are not permitted
+	}
+	return dir
 }
 
 // fuzzing reports whether this run ends when its time is over, wherever it is then.
