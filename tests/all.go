@@ -21,24 +21,34 @@ import (
 // runs begin in this order, two at a time: most of their tests wait more than they work.
 var runs = []struct {
 	name, dir string
-	// race is when they are built with the race detector: always, with -complete, or never. A
-	// process takes several times as long to start with it, and the module tests starts many.
-	// The processes that the other tests start are built with it only with -complete.
-	race     string
-	packages []string // and flags of their own
+	// race says when they are built with the race detector; only, when they run at all. A process
+	// takes several times as long to start with the race detector, and the module tests starts
+	// many. The processes that the other tests start are built with it only with -complete.
+	race, only when
+	packages   []string // and flags of their own
 	// fresh is with a module cache of its own, which is empty, as on a machine that has seen no
 	// Go before.
 	fresh bool
 }{
-	{"", ".", "always", []string{"./internal/...", "./lock/...", "./platform/...", "./lock/etcd/...", "./lock/pg/..."}, false}, // cmd has none
-	{"", ".", "complete", []string{"-skip=" + rehearsals, "./tests/..."}, false},
-	{" (empty module cache)", ".", "never", []string{"-trimpath", "-run=" + rehearsals, "./tests"}, true},
+	{"", ".", always, always, []string{"./internal/...", "./lock/...", "./platform/..."}, false}, // cmd has no tests
+	{"", ".", complete, always, []string{"./lock/etcd/...", "./lock/pg/..."}, false},
+	{"", ".", complete, always, []string{"-skip=" + rehearsals, "./tests/..."}, false},
+	{" (empty module cache)", ".", never, always, []string{"-trimpath", "-run=" + rehearsals, "./tests"}, true},
 	// On Linux through the path of the other systems.
-	{portable, ".", "never", []string{"-tags=portable", "./platform", "./lock", "./lock/ledger", "./lock/claims",
-		"./lock/dispatch", "./lock/locktest", "./internal/command"}, false},
-	{portable, "tests", "never", []string{"-tags=portable", "-run=TestScript", "."}, false},
-	{"", "benchmarks", "never", []string{"./..."}, false},
+	{portable, ".", never, always, []string{"-tags=portable", "./platform", "./lock"}, false},
+	{portable, ".", never, complete, []string{"-tags=portable", "./lock/ledger", "./lock/claims", "./lock/dispatch", "./lock/locktest",
+		"./internal/command"}, false},
+	{portable, "tests", never, complete, []string{"-tags=portable", "-run=TestScript", "."}, false},
+	{"", "benchmarks", never, always, []string{"./..."}, false},
 }
+
+type when int
+
+const (
+	never    when = iota
+	complete      // with -complete
+	always
+)
 
 const portable = " (portable)"
 
@@ -91,9 +101,9 @@ type run struct {
 
 func main() {
 	args := os.Args[1:]
-	complete := len(args) > 0 && args[0] == "-complete"
-	if complete {
-		args = args[1:]
+	now := always // what is done, and complete as well with -complete
+	if len(args) > 0 && args[0] == "-complete" {
+		now, args = complete, args[1:]
 		os.Setenv("HOLDFAST_TEST_COMPLETE", "1") // testkit's
 	}
 	log, err := os.CreateTemp("", "holdfast-tests-*.log")
@@ -110,12 +120,15 @@ func main() {
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 2)
 	for _, m := range runs {
+		if m.only < now {
+			continue
+		}
 		turns <- struct{}{}
 		flags := []string{"test", "-json", "-timeout", "30m"}
-		if (m.race == "always" || m.race == "complete" && complete) && gcc == nil {
+		if m.race >= now && gcc == nil {
 			flags = append(flags, "-race")
 		}
-		r := &run{name: m.name, log: log, output: map[string][]string{}, children: m.race == "always" && gcc == nil && !complete, fresh: m.fresh}
+		r := &run{name: m.name, log: log, output: map[string][]string{}, children: m.race >= now && gcc == nil && now != complete, fresh: m.fresh}
 		started = append(started, r)
 		fmt.Printf("== go %s %s, in %s\n", strings.Join(flags, " "), strings.Join(m.packages, " "), m.dir)
 		wg.Go(func() {
@@ -133,7 +146,7 @@ func main() {
 		all.broken = true
 	}
 	all.tell(log.Name())
-	if len(all.failed) > 0 || all.broken || complete && len(all.skipped) > 0 {
+	if len(all.failed) > 0 || all.broken || now == complete && len(all.skipped) > 0 {
 		os.Exit(1)
 	}
 }
