@@ -30,8 +30,8 @@ var runs = []struct {
 	// Go before.
 	fresh bool
 }{
-	{"", ".", always, always, []string{"./internal/...", "./lock/...", "./platform/..."}, false}, // cmd has no tests
-	{"", ".", complete, always, []string{"./lock/etcd/...", "./lock/pg/..."}, false},
+	{"", ".", always, always, []string{"./lock/...", "./platform/..."}, false},
+	{"", ".", complete, always, []string{"./lock/etcd/...", "./lock/pg/...", "./internal/..."}, false}, // cmd has no tests
 	{"", ".", complete, always, []string{"-skip=" + rehearsals, "./tests/..."}, false},
 	{" (empty module cache)", ".", never, always, []string{"-trimpath", "-run=" + rehearsals, "./tests"}, true},
 	// On Linux through the path of the other systems.
