@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 var longAgo = time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -44,8 +45,8 @@ func recovered(t *testing.T, f lock.File) {
 func respected(t *testing.T, f lock.File) {
 	t.Helper()
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != lock.EvidenceBeingReclaimed || locked.State != lock.StateUnknown {
-			t.Errorf("%s: %s; want %s: %s", locked.State, locked.Evidence, lock.StateUnknown, lock.EvidenceBeingReclaimed)
+		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != evidence.BeingReclaimed || locked.State != evidence.Unknown {
+			t.Errorf("%s: %s; want %s: %s", locked.State, locked.Evidence, evidence.Unknown, evidence.BeingReclaimed)
 		}
 	})
 }
@@ -175,7 +176,7 @@ func TestAbandoned_LockFileIsNot(t *testing.T) {
 	f.StaleAfter = -1
 	putFile(t, f.Path, nil, longAgo)
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != lock.EvidenceNotALockFile {
+		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != evidence.NotALockFile {
 			t.Errorf("evidence is %q", locked.Evidence)
 		}
 	})

@@ -10,19 +10,19 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// heldVar is the environment variable that names the locks of the processes from which this
-// one comes: JSON, an array of held, the outermost first.
+// heldVar is the environment variable that names the locks of the processes above this one:
+// JSON, an array of held, the outermost first.
 const heldVar = "HOLDFAST_HELD"
 
-// maxHeld bounds how many locks the variable names, the innermost: a process that goes on for
-// ever passes on those of all that it came from.
+// maxHeld bounds how many locks the variable names, the innermost: in an endless chain of
+// processes each passes on the locks of all above it.
 const maxHeld = 64
 
 // errAbove is the cause of an error that is ErrReentrant because of a process above.
 var errAbove = fmt.Errorf("%w, by way of a process from which it comes", ErrReentrant)
 
-// held is a lock that a process above has, or had. It counts only if its nonce is still in
-// the lock file.
+// held is a lock that a process above has, or had. It counts only if the lock file still has
+// its nonce.
 type held struct {
 	Path  string `json:"path"` // absolute
 	Nonce string `json:"nonce"`
@@ -30,8 +30,8 @@ type held struct {
 }
 
 // Environ returns env, an environment as os.Environ has it, for a process that is to know of
-// this lock. Its HOLDFAST_HELD names the lock, beside those that env names already. As long
-// as the lock is held, acquiring it in that process fails at once with ErrReentrant, as the
+// this lock. Its HOLDFAST_HELD names the lock, beside those that env names already. As long as
+// the lock is held, acquiring it in that process fails at once with ErrReentrant, as the
 // process would wait for its own end. Attach does this by itself.
 func (h *FileHold) Environ(env []string) []string {
 	h.mu.Lock()
@@ -41,9 +41,7 @@ func (h *FileHold) Environ(env []string) []string {
 
 // environ is Environ for a caller that has h.mu.
 func (h *FileHold) environ(env []string) []string {
-	if h.stillHolds("hand on") == nil {
-		_ = h.recall() // a child may write the next note
-	}
+	h.named = true
 	above, kept := []held{}, make([]string, 0, len(env)+1)
 	for _, e := range env {
 		if value, is := strings.CutPrefix(e, heldVar+"="); is {
@@ -54,7 +52,7 @@ func (h *FileHold) environ(env []string) []string {
 	}
 	above = slices.DeleteFunc(above, func(a held) bool { return a.Path == h.Path() })
 	above = above[max(0, len(above)-maxHeld+1):]
-	value, _ := json.Marshal(append(above, held{Path: h.Path(), Nonce: h.own.claim.Nonce, PID: h.own.claim.PID})) // texts and a number can't fail
+	value, _ := json.Marshal(append(above, held{Path: h.Path(), Nonce: h.own.Claim.Nonce, PID: h.own.Claim.PID})) // texts and a number can't fail
 	return append(kept, heldVar+"="+string(value))
 }
 
@@ -66,28 +64,28 @@ func parseHeld(value string) (all []held) {
 	return all
 }
 
-// heldAbove returns an *ErrLocked that matches ErrReentrant if a process above has this very
-// lock, or has died and left it to its children, of whom this is one. To wait for it would
+// heldAbove returns a *LockedError that matches ErrReentrant if a process above has this very
+// lock, or has died and left it to its children, this process among them. To wait for it would
 // be to wait for ourselves. It returns nil if that is not certain.
 //
-// The nonce tells: it is that of one holding. The readers of a lock file have one for all, so
-// of them the kernel's list must name the process above, or say that this one has the lock
+// The nonce tells: each holding has its own. The readers of a lock file share one. So for
+// readers the kernel's list must name the process above, or say that this one has the lock
 // from it.
-func (p *place) heldAbove() *ErrLocked {
+func (p *place) heldAbove() *LockedError {
 	value := os.Getenv(heldVar)
 	if value == "" {
 		return nil
 	}
-	f, err := p.look(p.file.Path)
+	f, err := p.Look(p.file.Path)
 	if err != nil {
 		return nil
 	}
-	_ = f.close()
-	if f.claim == nil || f.claim.Nonce == "" {
+	_ = f.Close()
+	if f.Claim == nil || f.Claim.Nonce == "" {
 		return nil
 	}
 	for _, above := range parseHeld(value) {
-		if above.Nonce != f.claim.Nonce {
+		if above.Nonce != f.Claim.Nonce {
 			continue
 		}
 		locked := p.holder()
@@ -101,7 +99,7 @@ func (p *place) heldAbove() *ErrLocked {
 			return locked
 		case locked.Gone != nil && locked.Gone.Nonce == above.Nonce && is(platform.Self().PID),
 			locked.Shared && p.inherits():
-			locked.Cause = errAbove // those who have gone are not named as holders
+			locked.Cause = errAbove // a holder that has gone is not named
 			return locked
 		}
 		return nil
@@ -126,12 +124,12 @@ func (f File) HeldAbove() bool {
 	if err != nil {
 		return false
 	}
-	found, err := p.look(p.file.Path)
+	found, err := p.Look(p.file.Path)
 	if err != nil {
 		return false
 	}
-	defer found.close()
-	// Whose claim it is does not matter: that the lock of the file at this path is ours says
+	defer found.Close()
+	// It does not matter whose claim it is. That we have the lock of the file at this path says
 	// that its holder has not released it. A readers' claim is that of others, too.
-	return found.claim != nil && found.claim.ours && !found.isShared() && p.inherits()
+	return found.Claim != nil && found.Claim.Ours && !found.IsShared() && p.inherits()
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // heldIn takes HOLDFAST_HELD from an environment, and has it be this process's.
@@ -49,7 +50,7 @@ func TestHeldAbove(t *testing.T) {
 	ctx := t.Context()
 	for _, f := range []lock.File{f, {Path: filepath.Join(link, "a.lock")}} {
 		for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
-			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": f.AcquireShared, "TryAcquireShared": f.TryAcquireShared,
+			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": sharing(f).Acquire, "TryAcquireShared": sharing(f).TryAcquire,
 		} {
 			_, err := acquire(ctx)
 			locked := asLocked(t, err)
@@ -71,12 +72,37 @@ func TestHeldAbove(t *testing.T) {
 	}
 }
 
+// TestHeldAbove_Passes: a lock that passes to another between two looks is that one's, and not the
+// process's above.
+func TestHeldAbove_Passes(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	held := tryHold(t, f)
+	heldIn(t, held.Environ(nil))
+	var next *lock.FileHold
+	slow := f
+	slow.Format = &lock.Format{Parse: func(data []byte) (evidence.Claim, error) {
+		said := evidence.DecodeOurs(data)
+		if said == nil {
+			return evidence.Claim{}, errors.New("not a claim")
+		}
+		if next == nil {
+			letGo(t, held)
+			next = tryHold(t, f)
+		}
+		return said.Claim, nil
+	}}
+	if _, err := slow.TryAcquire(t.Context()); errors.Is(err, lock.ErrReentrant) || asLocked(t, err).Cause != nil {
+		t.Errorf("%v; want it locked, and not by a process above", err)
+	}
+	letGo(t, next)
+}
+
 // TestHeldAbove_Dead: a process above that died is in nobody's way.
 func TestHeldAbove_Dead(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	leaveDeadClaim(t, f.Path)
 	s, err := f.Inspect(t.Context())
-	if err != nil || s.State != lock.StateDead {
+	if err != nil || s.State != evidence.Dead {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	t.Setenv("HOLDFAST_HELD", `[{"path":"`+f.Path+`","nonce":"`+s.Info.Nonce+`","pid":1}]`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // beginAwait starts to wait until a lock is free, and returns once that stands in the queue.
@@ -144,7 +145,7 @@ func TestAwaitFree_NotRefused(t *testing.T) {
 				})
 				acquire := try.TryAcquire
 				if mode == "shared" {
-					acquire = try.TryAcquireShared
+					acquire = sharing(try).TryAcquire
 				}
 				held, err := acquire(t.Context())
 				check(t, err)
@@ -162,7 +163,7 @@ func TestAwaitFree_NotRefused(t *testing.T) {
 func TestAwaitFree_OtherProgram(t *testing.T) {
 	for name, f := range map[string]lock.File{"": queued(t), "fallback": fallbackFile(t)} {
 		t.Run(name, func(t *testing.T) {
-			putClaim(t, f.Path, lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now()})
+			putClaim(t, f.Path, evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now()})
 			looks := make(chan struct{}, 100)
 			awaited := beginAwait(t, t.Context(), f.Park(func(step string) {
 				if step == lock.StepJudged {
@@ -195,7 +196,7 @@ func TestAwaitFree_InVain(t *testing.T) {
 	for limit := 10 * time.Millisecond; limit < patience; limit *= 2 { // it may pass before the first look
 		limited, cancel := context.WithTimeout(t.Context(), limit)
 		err = f.AwaitFree(limited)
-		if cancel(); errors.As(err, new(*lock.ErrLocked)) {
+		if cancel(); errors.As(err, new(*lock.LockedError)) {
 			break
 		}
 	}
@@ -212,7 +213,7 @@ func TestAwaitFree_InVain(t *testing.T) {
 	}
 	letGo(t, held)
 	wantFree(t, f.Path)
-	if err := (lock.File{Path: f.Path, RequireKernelLock: true}).WithoutKernelLock().AwaitFree(t.Context()); !errors.Is(err, lock.ErrUnsupported) {
+	if err := (lock.File{Path: f.Path, RequireKernelLock: true}).WithoutKernelLock().AwaitFree(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v; want ErrUnsupported", err)
 	}
 }
@@ -222,7 +223,7 @@ func TestAwaitFree_InVain(t *testing.T) {
 func TestAwaitFree_BeingReclaimed(t *testing.T) {
 	f := queued(t)
 	putDeadClaim(t, f.Path)
-	putClaim(t, f.Path+".reclaim", lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now()})
+	putClaim(t, f.Path+".reclaim", evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now()})
 	looks := 0
 	awaited := beginAwait(t, t.Context(), f.Park(func(step string) {
 		if step != lock.StepJudged {

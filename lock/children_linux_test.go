@@ -19,6 +19,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/repolock"
 	"github.com/holdfast-go/holdfast/platform"
 	"golang.org/x/sys/unix"
 )
@@ -53,7 +55,7 @@ func parent(path string, orders *bufio.Scanner) {
 		case "note":
 			say("noted", held.Note("at work"))
 		case "share":
-			held, err = f.AcquireShared(context.Background())
+			held, err = sharing(f).Acquire(context.Background())
 			say("held", err)
 		case "child", "grandchild", "bare":
 			script := map[string]string{"grandchild": "sleep 1000 >&- & echo $!"}[order]
@@ -134,15 +136,13 @@ func TestAttach_Killed(t *testing.T) {
 		t.Errorf("%+v; want %d gone, and %v, and the note", locked, dead, want)
 	}
 	text := fmt.Sprintf("holder (pid %d, %q) has gone; its processes %d (%q), %d (%q) still have the lock", dead, "parent", want[0], "sleep", want[1], "sleep")
-	for _, said := range []string{locked.Error(), strings.ToLower(locked.UserMessage(""))} {
+	for _, said := range []string{locked.Error(), strings.ToLower(repolock.UserMessage(locked, ""))} {
 		if !strings.Contains(said, text) || strings.Contains(said, "end that process") || strings.Contains(said, fmt.Sprint("-p ", dead)) {
 			t.Errorf("%s\nwant %s", said, text)
 		}
 	}
-	if s := inspect(t, f); s.State != lock.StateHeld || s.Info != nil || s.Gone == nil || s.Gone.PID != dead || !slices.Equal(pids(s.Processes), want) {
+	if s := inspect(t, f); s.State != evidence.Held || s.Info != nil || s.Gone == nil || s.Gone.PID != dead || !slices.Equal(pids(s.Processes), want) {
 		t.Errorf("%+v; want %d gone, and %v", s, dead, want)
-	} else if all := s.Entries(lock.Key{}); len(all) != 2 || all[0].Info.PID != want[0] || all[0].Gone == nil {
-		t.Errorf("%+v; want an entry for each of %v", all, want)
 	}
 
 	next := beginAcquire(t, t.Context(), f)
@@ -180,7 +180,7 @@ func TestAttach_InContainer(t *testing.T) {
 			c := testkit.StartCommand(t, cmd)
 			c.Do("hold", "held")
 			c.Say("child")
-			if s := inspect(t, f); s.State != lock.StateHeld || s.Info == nil || s.Gone != nil || s.Processes != nil {
+			if s := inspect(t, f); s.State != evidence.Held || s.Info == nil || s.Gone != nil || s.Processes != nil {
 				t.Errorf("%+v; want a holder who lives", s)
 			}
 			if l := wantLocked(t, f.Path); l.Info == nil || l.Gone != nil {
@@ -192,7 +192,7 @@ func TestAttach_InContainer(t *testing.T) {
 				s = inspect(t, f)
 				return s.Gone != nil
 			})
-			if s.State != lock.StateHeld || s.Info != nil || len(s.Processes) != 1 || s.Processes[0].Cmd != "sleep" {
+			if s.State != evidence.Held || s.Info != nil || len(s.Processes) != 1 || s.Processes[0].Cmd != "sleep" {
 				t.Errorf("%+v; want the child of one who has gone", s)
 			}
 			if l := wantLocked(t, f.Path); l.Info != nil || l.Gone == nil || len(l.Processes) != 1 || l.Processes[0].Cmd != "sleep" {
@@ -239,17 +239,17 @@ func TestNested(t *testing.T) {
 		f.Nested = true
 		nested := func(want bool) {
 			t.Helper()
-			for name, do := range map[string]func(context.Context, func(context.Context) error) error{
-				"Do": f.Do, "DoShared": f.DoShared,
-				"TryDo": func(ctx context.Context, fn func(context.Context) error) error {
+			for name, do := range map[string]func(context.Context, func(context.Context, *lock.FileHold) error) error{
+				"Do": f.Do, "DoShared": sharing(f).Do,
+				"TryDo": func(ctx context.Context, fn func(context.Context, *lock.FileHold) error) error {
 					_, err := f.TryDo(ctx, fn)
 					return err
 				},
 			} {
 				called := false
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				err := do(ctx, func(fn context.Context) error {
-					called = fn == ctx
+				err := do(ctx, func(fn context.Context, held *lock.FileHold) error {
+					called = fn == ctx && held == nil
 					return nil
 				})
 				cancel()
@@ -326,14 +326,14 @@ func TestAttach_Reader(t *testing.T) {
 	if s := inspect(t, f); !s.Shared || s.Gone != nil || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
 		t.Errorf("%+v; want the reader %d", s, child)
 	}
-	beside, err := f.TryAcquireShared(t.Context())
+	beside, err := sharing(f).TryAcquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	letGo(t, beside)
-	if s := inspect(t, f); s.State != lock.StateHeld || len(next) != 0 {
+	if s := inspect(t, f); s.State != evidence.Held || len(next) != 0 {
 		t.Errorf("%+v; want the reader %d", s, child)
 	}
 	killPID(t, child)
@@ -366,7 +366,7 @@ func TestLeaveToChildren(t *testing.T) {
 			p.Do("leave", "left")
 			p.Do("leave", "released") // there is nothing to leave any more
 			s := inspect(t, f)
-			if s.State != lock.StateHeld {
+			if s.State != evidence.Held {
 				t.Errorf("%+v; want it held", s)
 			}
 			if s.Shared != (how == "share") || (s.Gone == nil) != s.Shared || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
@@ -387,7 +387,7 @@ func TestLeaveToChildren_Readers(t *testing.T) {
 	f := queuedListed(t)
 	p, killed := start(t, "parent", f.Path), start(t, "parent", f.Path)
 	p.Do("share", "held")
-	beside, err := f.TryAcquireShared(t.Context())
+	beside, err := sharing(f).TryAcquire(t.Context())
 	check(t, err)
 	killed.Do("share", "held")
 	one, two, three := descendant(t, p, "child"), descendant(t, p, "grandchild"), descendant(t, killed, "child")
@@ -422,8 +422,8 @@ func TestLeaveToChildren_Ended(t *testing.T) {
 	p.Do("leave", "left")
 	killPID(t, child)
 	var s lock.Status
-	eventually(t, "the child has gone", func() bool { s = inspect(t, f); return s.State != lock.StateHeld })
-	if s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased || strings.Contains(string(s.Evidence), "remove") {
+	eventually(t, "the child has gone", func() bool { s = inspect(t, f); return s.State != evidence.Held })
+	if s.State != evidence.Dead || s.Evidence != evidence.SaysReleased || strings.Contains(string(s.Evidence), "remove") {
 		t.Errorf("%+v", s)
 	}
 	takeOver(t, f.Path)
@@ -443,7 +443,7 @@ func TestLeaveToChildren_NoDescriptors(t *testing.T) {
 				if said := p.Say("leave"); !strings.Contains(said, "error: ") || !strings.Contains(said, unix.EMFILE.Error()) {
 					t.Errorf("it says %s", said)
 				}
-				if s := inspect(t, f); s.State != lock.StateHeld || s.Info == nil || s.Info.PID != p.Cmd.Process.Pid || s.Gone != nil {
+				if s := inspect(t, f); s.State != evidence.Held || s.Info == nil || s.Info.PID != p.Cmd.Process.Pid || s.Gone != nil {
 					t.Errorf("%+v; want it held as before", s)
 				}
 				if then == "release" {
@@ -473,6 +473,26 @@ func TestLeaveToChildren_Lost(t *testing.T) {
 	}
 	if left, err := held.LeaveToChildren(); left || !errors.Is(err, lock.ErrLost) {
 		t.Errorf("left %v, error %v; want ErrLost", left, err)
+	}
+	wantFree(t, f.Path)
+}
+
+// TestAttach_Lost: a lock that is known to be lost is handed to nobody.
+func TestAttach_Lost(t *testing.T) {
+	f := queued(t)
+	held := tryHold(t, f)
+	if err := os.Remove(f.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Note("x"); !errors.Is(err, lock.ErrLost) { // so it knows
+		t.Fatal(err)
+	}
+	cmd := exec.Command("true")
+	if err := held.Attach(cmd); !errors.Is(err, lock.ErrLost) || len(cmd.ExtraFiles) != 0 || cmd.Env != nil {
+		t.Errorf("%v, %v, %v; want ErrLost", err, cmd.ExtraFiles, cmd.Env)
+	}
+	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+		t.Error(err)
 	}
 	wantFree(t, f.Path)
 }
@@ -532,7 +552,7 @@ func TestAttach_Unsupported(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	held := tryHold(t, f.WithoutKernelLock())
 	cmd := exec.Command("true")
-	if err := held.Attach(cmd); !errors.Is(err, lock.ErrUnsupported) || len(cmd.ExtraFiles) != 0 {
+	if err := held.Attach(cmd); !errors.Is(err, errors.ErrUnsupported) || len(cmd.ExtraFiles) != 0 {
 		t.Errorf("%v, %v; want ErrUnsupported", err, cmd.ExtraFiles)
 	}
 	letGo(t, held)

@@ -6,14 +6,15 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Context returns a context for work under the lock. It is done when parent is, or when the
 // lock is found lost; then its cause matches ErrLost. Release does not end it.
 //
-// It carries the hold. Until the lock is released, acquiring it again under this context
-// fails at once with ErrReentrant, instead of waiting for ever.
+// It carries the hold. Until the lock is released, acquiring it again under this context fails
+// at once with ErrReentrant, instead of waiting for ever.
 func (h *FileHold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
 
 // HoldOf returns the hold that ctx was made for, by Do or by a hold's Context: the
@@ -26,8 +27,8 @@ func HoldOf(ctx context.Context) Hold {
 // lockPath is the identity of a File.
 type lockPath string
 
-// reentrant returns an *ErrLocked that matches ErrReentrant if ctx carries a hold of this
-// very lock, or a process from which this one comes has it.
+// reentrant returns a *LockedError that matches ErrReentrant if ctx carries a hold of this
+// very lock, or a process above this one has it.
 func (p *place) reentrant(ctx context.Context) error {
 	var hold Hold
 	if engine.Innermost(ctx) != nil {
@@ -40,9 +41,10 @@ func (p *place) reentrant(ctx context.Context) error {
 		return nil
 	}
 	info := hold.Info()
-	return &ErrLocked{
-		RepoID: p.file.repoID, Path: p.file.Path, Info: &info,
-		State: StateHeld, Evidence: EvidenceSameProcess, Cause: ErrReentrant, now: p.now(),
+	return &LockedError{
+		Status: Status{Path: p.file.Path, Info: &info, State: evidence.Held, Evidence: evidence.SameProcess},
+		Cause:  ErrReentrant,
+		now:    p.Now(),
 	}
 }
 
@@ -53,8 +55,7 @@ func (h *FileHold) is(identity any) bool {
 	return ok && sameLock(h.Path(), h.id, string(path))
 }
 
-// sameLock reports whether other is another path of the lock file at path, which has this
-// id.
+// sameLock reports whether other is another path of the lock file at path, which has this id.
 func sameLock(path string, id platform.FileID, other string) bool {
 	if path == other {
 		return true

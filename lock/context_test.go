@@ -14,17 +14,17 @@ import (
 var acquirers = map[string]func(lock.File, context.Context) (*lock.FileHold, error){
 	"Acquire":          lock.File.Acquire,
 	"TryAcquire":       lock.File.TryAcquire,
-	"AcquireShared":    lock.File.AcquireShared,
-	"TryAcquireShared": lock.File.TryAcquireShared,
+	"AcquireShared":    func(f lock.File, ctx context.Context) (*lock.FileHold, error) { return sharing(f).Acquire(ctx) },
+	"TryAcquireShared": func(f lock.File, ctx context.Context) (*lock.FileHold, error) { return sharing(f).TryAcquire(ctx) },
 	"AcquireSharedWithin": func(f lock.File, ctx context.Context) (*lock.FileHold, error) {
-		return f.AcquireSharedWithin(ctx, patience)
+		return sharing(f).AcquireWithin(ctx, patience)
 	},
 }
 
 // inMode are the two ways to wait for a lock.
 func inMode(f lock.File, shared bool) func(context.Context) (*lock.FileHold, error) {
 	if shared {
-		return f.AcquireShared
+		return sharing(f).Acquire
 	}
 	return f.Acquire
 }
@@ -35,7 +35,7 @@ func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.F
 	for name, acquire := range acquirers {
 		promptly(t, name, func() {
 			held, err := acquire(f, ctx)
-			var locked *lock.ErrLocked
+			var locked *lock.LockedError
 			if held != nil || !errors.Is(err, lock.ErrReentrant) || !errors.As(err, &locked) {
 				t.Errorf("%s: %v, %v; want ErrReentrant", name, held, err)
 			} else if locked.Info == nil || locked.Info.Nonce != outer.Info().Nonce {
@@ -129,7 +129,7 @@ func TestReentrant_WhileReleased(t *testing.T) {
 func TestDo(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	mine := errors.New("mine")
-	in := func(ctx context.Context) error {
+	in := func(ctx context.Context, _ *lock.FileHold) error {
 		if _, err := f.TryAcquire(ctx); !errors.Is(err, lock.ErrReentrant) || getClaim(t, f.Path).PID != os.Getpid() {
 			t.Errorf("the lock, or its context, is not ours: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestTryDo_Skips(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	held := tryHold(t, f)
 	for name, ctx := range map[string]context.Context{"another": t.Context(), "ourselves": held.Context(t.Context())} {
-		acquired, err := f.TryDo(ctx, func(context.Context) error {
+		acquired, err := f.TryDo(ctx, func(context.Context, *lock.FileHold) error {
 			t.Errorf("%s: the function was called", name)
 			return nil
 		})
@@ -158,7 +158,7 @@ func TestTryDo_Skips(t *testing.T) {
 			t.Errorf("%s: %v, %v; want false, nil", name, acquired, err)
 		}
 	}
-	err := f.Do(held.Context(t.Context()), func(context.Context) error { t.Error("called"); return nil })
+	err := f.Do(held.Context(t.Context()), func(context.Context, *lock.FileHold) error { t.Error("called"); return nil })
 	if !errors.Is(err, lock.ErrReentrant) {
 		t.Errorf("Do under its own lock: %v", err)
 	}
@@ -166,7 +166,7 @@ func TestTryDo_Skips(t *testing.T) {
 	// What is not contention is no reason to skip.
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if acquired, err := f.TryDo(cancelled, func(context.Context) error { return nil }); acquired || !errors.Is(err, context.Canceled) {
+	if acquired, err := f.TryDo(cancelled, func(context.Context, *lock.FileHold) error { return nil }); acquired || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v, %v", acquired, err)
 	}
 }
@@ -175,7 +175,7 @@ func TestTryDo_Skips(t *testing.T) {
 func TestDo_LostMeanwhile(t *testing.T) {
 	f := fallbackFile(t)
 	f.StaleAfter = 30 * time.Millisecond
-	err := f.Do(t.Context(), func(ctx context.Context) error {
+	err := f.Do(t.Context(), func(ctx context.Context, _ *lock.FileHold) error {
 		removeFile(t, f.Path)
 		promptly(t, "the loss", func() { <-ctx.Done() })
 		if !errors.Is(context.Cause(ctx), lock.ErrLost) {
@@ -194,12 +194,14 @@ func TestHoldOf(t *testing.T) {
 		t.Error("a hold out of nothing:", h)
 	}
 	d := lock.Dir{Path: t.TempDir()}
-	err := lock.Do(t.Context(), d, lock.Key{Space: "s", Name: "outer"}, func(ctx context.Context) error {
-		outer := lock.HoldOf(ctx)
+	err := lock.Do(t.Context(), d, lock.Key{Space: "s", Name: "outer"}, func(ctx context.Context, outer lock.Hold) error {
+		if outer != lock.HoldOf(ctx) {
+			t.Error("not the hold that fn was given")
+		}
 		if fence, err := outer.Fence(); err != nil || fence <= 0 {
 			t.Errorf("fence %d (%v)", fence, err)
 		}
-		return lock.Do(ctx, d, lock.Key{Space: "s", Name: "inner"}, func(ctx context.Context) error {
+		return lock.Do(ctx, d, lock.Key{Space: "s", Name: "inner"}, func(ctx context.Context, _ lock.Hold) error {
 			if inner := lock.HoldOf(ctx); inner == nil || inner == outer {
 				t.Error("not the last one")
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -115,15 +116,15 @@ func takeOverBy(t *testing.T, f lock.File) {
 }
 
 // wantLocked tries for the lock, as one who would take age for a proof.
-func wantLocked(t *testing.T, path string) *lock.ErrLocked {
+func wantLocked(t *testing.T, path string) *lock.LockedError {
 	t.Helper()
 	held, err := lock.File{Path: path, StaleAfter: time.Nanosecond}.TryAcquire(t.Context())
 	if err == nil {
 		t.Fatal("a second holder got in: ", held.Release())
 	}
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &locked) {
-		t.Fatalf("got %v, want *ErrLocked", err)
+		t.Fatalf("got %v, want *LockedError", err)
 	}
 	return locked
 }
@@ -279,7 +280,7 @@ func TestSiblingGoneMidway(t *testing.T) {
 // can't be judged, the very one that was seen is broken, and no other.
 func TestBreakForce(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-	refused := func(nonce string, want lock.Evidence) {
+	refused := func(nonce string, want evidence.Evidence) {
 		t.Helper()
 		before := treeState(t, filepath.Dir(f.Path))
 		_, err := f.BreakForce(t.Context(), nonce)
@@ -289,22 +290,22 @@ func TestBreakForce(t *testing.T) {
 		sameTree(t, before, treeState(t, filepath.Dir(f.Path)))
 	}
 	held := tryHold(t, f)
-	refused(held.Info().Nonce, lock.EvidenceKernelLockHeld)
-	refused("other", lock.EvidenceKernelLockHeld)
+	refused(held.Info().Nonce, evidence.KernelLockHeld)
+	refused("other", evidence.KernelLockHeld)
 	letGo(t, held)
 
-	elsewhere := lock.LockInfo{PID: 1, CreatedAt: time.Now(), Nonce: "ELSEWHERE", BootID: "another", Hostname: "elsewhere"}
+	elsewhere := evidence.Claim{PID: 1, CreatedAt: time.Now(), Nonce: "ELSEWHERE", BootID: "another", Hostname: "elsewhere"}
 	putClaim(t, f.Path, elsewhere)
-	if l := notHad(t, f); l.Evidence != lock.EvidenceForeignHost {
+	if l := notHad(t, f); l.Evidence != evidence.ForeignHost {
 		t.Errorf("judged by %q", l.Evidence)
 	}
-	refused("", lock.EvidenceOtherNonce)
-	refused("other", lock.EvidenceOtherNonce)
-	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.Evidence != lock.EvidenceForeignHost {
+	refused("", evidence.OtherNonce)
+	refused("other", evidence.OtherNonce)
+	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.Evidence != evidence.ForeignHost {
 		t.Errorf("break with the right nonce: %+v, %v", s, err)
 	}
 	isAbsent(t, f.Path)
-	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.State != lock.StateFree {
+	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.State != evidence.Free {
 		t.Errorf("a free lock: %+v, %v", s, err)
 	}
 }

@@ -10,19 +10,21 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/internal/fail"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. Bytes of a space or a
-// name that can't safely be in a file's name are written as %XX, in hexadecimal. A Dir may
-// be copied, and used by several goroutines at once.
+// Dir is a folder of lock files as a Locker: PATH/SPACE/NAME.lock. Bytes of a space or a name
+// that can't safely be in a file's name are written as %XX, in hexadecimal. A Dir may be
+// copied, and used by several goroutines at once.
 type Dir struct {
-	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the folder
-	// above it is there; only their owner can write to them, unless File.Perm lets others in.
+	// Path is the folder. Acquiring makes it, and the spaces' folders in it, if the folder above
+	// it exists. Only their owner can write to them, unless File.Perm lets others in.
 	//
-	// Who owns a folder can remove any lock in it. So, without a File.Perm, one that another
-	// user has made in a sticky folder (/tmp, where anybody may come first) is refused, with
-	// an error that matches fs.ErrPermission.
+	// A folder's owner can remove any lock in it. So, without a File.Perm, a folder that another
+	// user has made in a sticky one (/tmp, where anybody may come first) is refused, with an
+	// error that matches fs.ErrPermission.
 	Path string
 	// File has the settings for all of the locks. Its Path is not used, nor Tidy: each lock is
 	// tidied up at release.
@@ -33,29 +35,30 @@ var _ SharedLocker = Dir{}
 
 // Acquire is File.Acquire of the key's File.
 func (d Dir) Acquire(ctx context.Context, key Key) (Hold, error) {
-	return d.acquire(ctx, key, File.Acquire)
+	return d.acquire(ctx, key, false, File.Acquire)
 }
 
 // TryAcquire is File.TryAcquire of the key's File.
 func (d Dir) TryAcquire(ctx context.Context, key Key) (Hold, error) {
-	return d.acquire(ctx, key, File.TryAcquire)
+	return d.acquire(ctx, key, false, File.TryAcquire)
 }
 
-// AcquireShared is File.AcquireShared of the key's File.
+// AcquireShared is Acquire with File.Shared.
 func (d Dir) AcquireShared(ctx context.Context, key Key) (Hold, error) {
-	return d.acquire(ctx, key, File.AcquireShared)
+	return d.acquire(ctx, key, true, File.Acquire)
 }
 
-// TryAcquireShared is File.TryAcquireShared of the key's File.
+// TryAcquireShared is TryAcquire with File.Shared.
 func (d Dir) TryAcquireShared(ctx context.Context, key Key) (Hold, error) {
-	return d.acquire(ctx, key, File.TryAcquireShared)
+	return d.acquire(ctx, key, true, File.TryAcquire)
 }
 
-func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Context) (*FileHold, error)) (Hold, error) {
+func (d Dir) acquire(ctx context.Context, key Key, shared bool, how func(File, context.Context) (*FileHold, error)) (Hold, error) {
 	f, err := d.At(key)
 	if err != nil {
 		return nil, err
 	}
+	f.Shared = shared
 	held, err := how(f, ctx)
 	if err != nil {
 		return nil, err
@@ -64,8 +67,8 @@ func (d Dir) acquire(ctx context.Context, key Key, how func(File, context.Contex
 }
 
 // At returns the File of a key. Acquiring it makes the folders that Dir's own methods make.
-// The error matches ErrInvalidName when Path or a part of the key is empty, or a part is
-// too long for the name of a file.
+// The error matches ErrInvalidName when Path or a part of the key is empty, or a part is too
+// long for the name of a file.
 func (d Dir) At(key Key) (File, error) {
 	f := d.File
 	space, name := escape(key.Space), escape(key.Name)+".lock"
@@ -75,18 +78,17 @@ func (d Dir) At(key Key) (File, error) {
 	if key.Space == "" || key.Name == "" || len(space) > maxBase {
 		return f, fmt.Errorf("%w: lock key %q: neither part may be empty, or longer than a file's name", ErrInvalidName, key)
 	}
-	f.Tidy = true
+	f.Tidy, f.Shared = true, false
 	f.space = filepath.Join(d.Path, space)
 	f.Path = filepath.Join(f.space, name)
 	return f, checkPath(f.Path)
 }
 
-// isOfDir reports whether f is what Dir.At has returned, so that its folder is ours to
-// make.
+// isOfDir reports whether Dir.At returned f, so that its folder is ours to make.
 func (f File) isOfDir() bool { return f.space != "" && filepath.Dir(f.Path) == f.space }
 
-// makeFolders makes the folder of a File of Dir.At, and the one above it. What is above
-// that may be mistyped, and is left to the caller.
+// makeFolders makes the folder of a File of Dir.At, and the one above it. What is above that
+// may be mistyped, and is left to the caller.
 func (f File) makeFolders() error {
 	if !f.isOfDir() {
 		return nil
@@ -104,13 +106,13 @@ func (f File) makeFolders() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return noFolder(f.Path)
 	} else if err != nil && !errors.Is(err, fs.ErrExist) {
-		return pathError("make folder for", f.Path, err)
+		return fail.At("make folder for", f.Path, err)
 	}
 	return nil
 }
 
-// madeByOther returns an error if the locks are for one user, and another one, who is not root,
-// owns a folder of theirs that lies in a sticky one. If it can't be looked at, what follows
+// madeByOther returns an error if the locks are for one user, and another one, not root, owns
+// a folder of theirs that lies in a sticky one. If the folder can't be looked at, what follows
 // fails.
 func (f File) madeByOther(folder string) error {
 	info, _, err := platform.Look(folder)
@@ -126,16 +128,27 @@ func (f File) madeByOther(folder string) error {
 
 var errNoFolder = fmt.Errorf("%w: the folder of the locks is not named", ErrInvalidName)
 
-// List yields the locks below the folder that somebody holds, or died holding, and, on
-// Linux, those who wait in the kernel for them: see Status.Entries. What can't be read
-// comes as an error, and the rest follows. Before anything was acquired, it yields nothing.
-func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+// Inspect is File.Inspect of the key's File.
+func (d Dir) Inspect(ctx context.Context, key Key) (Status, error) {
+	f, err := d.At(key)
+	if err != nil {
+		return Status{}, err
+	}
+	status, err := f.Inspect(ctx)
+	status.Key = key
+	return status, err
+}
+
+// List yields the locks below the folder that somebody holds, died holding, or, on Linux,
+// waits for in the kernel. What can't be read comes as an error, and the rest follows. Before
+// anything was acquired, it yields nothing.
+func (d Dir) List(ctx context.Context) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
 		// The path becomes absolute, as it is in a Status. A link to the folder counts as
 		// the folder, as it does for At.
 		d, err := d.absolute()
 		if err != nil {
-			yield(Entry{}, err)
+			yield(Status{}, err)
 			return
 		}
 		if !exists(d.Path) && exists(filepath.Dir(d.Path)) {
@@ -150,17 +163,12 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Entry, error] {
 			return f, err == nil
 		}
 		for status, err := range listBy(ctx, d.Path+string(filepath.Separator)+".", at) {
-			key, _ := d.key(status.Path)
-			if err != nil {
-				if !yield(Entry{Key: key}, err) {
-					return
-				}
+			if err == nil && status.State == evidence.Free && len(status.Waiters) == 0 {
 				continue
 			}
-			for _, e := range status.Entries(key) {
-				if !yield(e, nil) {
-					return
-				}
+			status.Key, _ = d.key(status.Path)
+			if !yield(status, err) {
+				return
 			}
 		}
 	}
@@ -172,7 +180,7 @@ func (d Dir) absolute() (Dir, error) {
 	}
 	path, err := filepath.Abs(d.Path)
 	if err != nil {
-		return d, pathError("resolve", d.Path, err)
+		return d, fail.At("resolve", d.Path, err)
 	}
 	d.Path = path
 	return d, nil
@@ -192,8 +200,7 @@ func (d Dir) key(path string) (Key, bool) {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escape makes a text one element of a path, on every system. Its inverse is
-// unescape.
+// escape makes a text one element of a path, on every system. Its inverse is unescape.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -210,8 +217,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape is the inverse of escape. From a text that escape did not make, it makes one
-// that escapes to another text.
+// unescape is the inverse of escape. From a text that escape did not make, it makes one that
+// escapes to another text.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -25,46 +26,46 @@ func holdKey(t *testing.T, d lock.Dir, key lock.Key) lock.Hold {
 	return held
 }
 
-// listed gives the entries, and the errors, of a Dir.
-func listed(d lock.Dir) (entries []lock.Entry, errs []error) {
+// listed gives the locks, and the errors, of a Dir.
+func listed(d lock.Dir) (all []lock.Status, errs []error) {
 	for e, err := range d.List(context.Background()) {
 		if err != nil {
 			errs = append(errs, err)
 		} else {
-			entries = append(entries, e)
+			all = append(all, e)
 		}
 	}
-	return entries, errs
+	return all, errs
 }
 
-func wantEntries(t *testing.T, d lock.Dir, want ...lock.Key) []lock.Entry {
+func wantListed(t *testing.T, d lock.Dir, want ...lock.Key) []lock.Status {
 	t.Helper()
-	entries, errs := listed(d)
+	all, errs := listed(d)
 	if len(errs) != 0 {
 		t.Error(errs)
 	}
 	var keys []lock.Key
-	for _, e := range entries {
+	for _, e := range all {
 		keys = append(keys, e.Key)
 	}
 	if !slices.Equal(keys, want) {
 		t.Fatalf("listed %q, want %q", keys, want)
 	}
-	return entries
+	return all
 }
 
 func TestDir_ListHeld(t *testing.T) {
 	d := lock.Dir{Path: t.TempDir(), File: lock.File{Cmd: "mine"}}
-	wantEntries(t, d)
+	wantListed(t, d)
 	a, b := lock.Key{Space: "a/b", Name: "../c"}, lock.Key{Space: "z", Name: "z"}
 	held := holdKey(t, d, b)
 	holdKey(t, d, a)
-	e := wantEntries(t, d, a, b)[1]
-	if !e.Granted || e.State != lock.StateHeld || e.Evidence != lock.EvidenceKernelLockHeld || e.Info == nil || e.Info.Nonce != held.Info().Nonce || e.Info.Cmd != "mine" {
+	e := wantListed(t, d, a, b)[1]
+	if e.State != evidence.Held || e.Evidence != evidence.KernelLockHeld || e.Info == nil || e.Info.Nonce != held.Info().Nonce || e.Info.Cmd != "mine" {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 	check(t, held.Release())
-	wantEntries(t, d, a)
+	wantListed(t, d, a)
 }
 
 // TestDir_ListByAnyName: of the folder.
@@ -79,15 +80,15 @@ func TestDir_ListByAnyName(t *testing.T) {
 		"real/locks", "./real/locks", "real/locks/", "real//locks/.", "real/../real/locks", "link", "./link", "link/",
 		parent + "/link", parent + "/real/locks/", parent + "/./real/locks",
 	} {
-		if held, err := (lock.Dir{Path: path}).TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.ErrLocked)) {
+		if held, err := (lock.Dir{Path: path}).TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.LockedError)) {
 			t.Errorf("%s: acquired %v, %v", path, held, err)
 		}
-		wantEntries(t, lock.Dir{Path: path}, key)
+		wantListed(t, lock.Dir{Path: path}, key)
 	}
 	t.Chdir("real/locks")
-	wantEntries(t, lock.Dir{Path: "."}, key)
+	wantListed(t, lock.Dir{Path: "."}, key)
 	t.Chdir("s")
-	wantEntries(t, lock.Dir{Path: ".."}, key)
+	wantListed(t, lock.Dir{Path: ".."}, key)
 }
 
 // TestDir_ListForeign: what is not the lock of a key is left out.
@@ -102,10 +103,10 @@ func TestDir_ListForeign(t *testing.T) {
 		putDeadClaim(t, path)
 		check(t, os.WriteFile(path+".flock", nil, 0o600))
 	}
-	wantEntries(t, d)
+	wantListed(t, d)
 	key := lock.Key{Space: "s", Name: "notes"}
 	holdKey(t, d, key)
-	wantEntries(t, d, key)
+	wantListed(t, d, key)
 }
 
 func TestDir_ListDead(t *testing.T) {
@@ -117,12 +118,12 @@ func TestDir_ListDead(t *testing.T) {
 	c := start(t, "holder", at.Path)
 	c.Do("try", "held")
 	c.Kill()
-	e := wantEntries(t, d, key)[0]
-	if e.State != lock.StateDead || !e.Granted || e.Info == nil || e.Info.PID != c.Cmd.Process.Pid {
+	e := wantListed(t, d, key)[0]
+	if e.State != evidence.Dead || e.Info == nil || e.Info.PID != c.Cmd.Process.Pid {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 	check(t, holdKey(t, d, key).Release())
-	wantEntries(t, d)
+	wantListed(t, d)
 }
 
 // TestDir_ListWaiting: of each process, the first one who waits.
@@ -136,26 +137,22 @@ func TestDir_ListWaiting(t *testing.T) {
 	holdKey(t, d, other)
 	c := start(t, "member", at.Path)
 	c.Do("acquire", "waiting")
-	var entries []lock.Entry
+	var all []lock.Status
 	eventually(t, "who waits is listed", func() bool {
-		entries, _ = listed(d)
-		return len(entries) == 3
+		all, _ = listed(d)
+		return len(all) == 2 && len(all[0].Waiters) == 1
 	})
-	e := entries[1]
-	if e.Path != at.Path || entries[0].Path != at.Path {
-		t.Errorf("the paths are %q and %q, want %q", entries[0].Path, e.Path, at.Path)
+	if s := all[0]; s.Key != key || s.Path != at.Path || s.State != evidence.Held || s.Info.PID != os.Getpid() || s.Waiters[0].PID != c.Cmd.Process.Pid {
+		t.Errorf("listed as %+v, want pid %d waiting", s, c.Cmd.Process.Pid)
 	}
-	if e.Key != key || e.Granted || e.State != lock.StateHeld || !slices.Equal(e.BlockedBy, []int{os.Getpid()}) {
-		t.Errorf("listed as %+v", e)
-	}
-	if e.Info != nil && e.Info.PID != c.Cmd.Process.Pid {
-		t.Errorf("pid %d waits, want %d", e.Info.PID, c.Cmd.Process.Pid)
+	if s, err := d.Inspect(t.Context(), key); err != nil || s.Key != key || s.Path != at.Path || len(s.Waiters) != 1 {
+		t.Errorf("inspected as %+v, %v", s, err)
 	}
 	check(t, held.Release())
 	c.Expect("held")
-	wantEntries(t, d, key, other)
+	wantListed(t, d, key, other)
 	c.Do("release", "released")
-	wantEntries(t, d, other)
+	wantListed(t, d, other)
 }
 
 // TestDir_ListJudgesAsAcquiring: by the settings of the File.
@@ -175,14 +172,14 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 	claim := func(age time.Duration) string {
 		return fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().Add(-age).UTC().Format(time.RFC3339))
 	}
-	for after, want := range map[time.Duration]lock.State{0: lock.StateUnknown, time.Minute: lock.StateDead, -1: lock.StateUnknown} {
+	for after, want := range map[time.Duration]evidence.State{0: evidence.Unknown, time.Minute: evidence.Dead, -1: evidence.Unknown} {
 		d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: after}}
 		put(d, claim(time.Hour), time.Hour)
-		if e := wantEntries(t, d, key)[0]; e.State != want {
+		if e := wantListed(t, d, key)[0]; e.State != want {
 			t.Errorf("StaleAfter %v: %s (%s), want %s", after, e.State, e.Evidence, want)
 		}
 		held, err := d.TryAcquire(t.Context(), key)
-		if acquired := err == nil; acquired != (want == lock.StateDead) {
+		if acquired := err == nil; acquired != (want == evidence.Dead) {
 			t.Errorf("StaleAfter %v: acquired %v, and listed as %s", after, err, want)
 		}
 		if held != nil {
@@ -190,18 +187,18 @@ func TestDir_ListJudgesAsAcquiring(t *testing.T) {
 		}
 	}
 	// Another program's format.
-	d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: -1, Format: &lock.Format{Parse: func(data []byte) (lock.LockInfo, error) {
+	d := lock.Dir{Path: t.TempDir(), File: lock.File{StaleAfter: -1, Format: &lock.Format{Parse: func(data []byte) (evidence.Claim, error) {
 		if !strings.HasPrefix(string(data), "pid 1") {
-			return lock.LockInfo{}, errors.New("not ours")
+			return evidence.Claim{}, errors.New("not ours")
 		}
-		return lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Unix(1e9, 0), Cmd: "parsed"}, nil
+		return evidence.Claim{PID: os.Getpid(), CreatedAt: time.Unix(1e9, 0), Cmd: "parsed"}, nil
 	}}}}
 	at, _ := d.At(key)
 	check(t, os.Mkdir(filepath.Dir(at.Path), 0o755))
 	for _, path := range []string{at.Path, at.Path + ".flock"} {
 		check(t, os.WriteFile(path, []byte("pid 1\n"), 0o600))
 	}
-	if e := wantEntries(t, d, key)[0]; e.Info == nil || e.Info.Cmd != "parsed" || e.State != lock.StateUnknown {
+	if e := wantListed(t, d, key)[0]; e.Info == nil || e.Info.Cmd != "parsed" || e.State != evidence.Unknown {
 		t.Errorf("listed as %+v of %+v", e, e.Info)
 	}
 }
@@ -258,19 +255,19 @@ func TestDir_Makes(t *testing.T) {
 				return nil, err
 			}
 			before := names(t, ".")
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateFree || !filepath.IsAbs(s.Path) {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Free || !filepath.IsAbs(s.Path) {
 				t.Errorf("before the folder: %+v, %v", s, err)
 			}
-			if s, err := f.Break(t.Context()); err != nil || s.State != lock.StateFree {
+			if s, err := f.Break(t.Context()); err != nil || s.State != evidence.Free {
 				t.Errorf("before the folder: %+v, %v", s, err)
 			}
 			if got := names(t, "."); got != before {
 				t.Errorf("looking made %s", got)
 			}
-			return f.AcquireShared(t.Context())
+			return sharing(f).Acquire(t.Context())
 		},
 		"Do": func(d lock.Dir) (lock.Hold, error) {
-			if err := lock.Do(t.Context(), d, key, func(context.Context) error { return nil }); err != nil {
+			if err := lock.Do(t.Context(), d, key, func(context.Context, lock.Hold) error { return nil }); err != nil {
 				return nil, err
 			}
 			return d.TryAcquireShared(t.Context(), key)
@@ -293,7 +290,7 @@ func TestDir_Makes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		wantEntries(t, lock.Dir{Path: "locks"}, key)
+		wantListed(t, lock.Dir{Path: "locks"}, key)
 		if err := held.Release(); err != nil {
 			t.Error(err)
 		}
@@ -318,12 +315,12 @@ func TestMissingFolder(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"Acquire":          func() error { _, err := f.Acquire(ctx); return err },
 		"TryAcquire":       func() error { _, err := f.TryAcquire(ctx); return err },
-		"TryAcquireShared": func() error { _, err := f.TryAcquireShared(ctx); return err },
+		"TryAcquireShared": func() error { _, err := sharing(f).TryAcquire(ctx); return err },
 		"Inspect":          func() error { _, err := f.Inspect(ctx); return err },
 		"Break":            func() error { _, err := f.Break(ctx); return err },
 		"BreakForce":       func() error { _, err := f.BreakForce(ctx, "N"); return err },
 		"AcquireAll":       func() error { _, err := lock.AcquireAll(ctx, f, lock.File{Path: "b.lock"}); return err },
-		"Do":               func() error { return f.Do(ctx, func(context.Context) error { return nil }) },
+		"Do":               func() error { return f.Do(ctx, func(context.Context, *lock.FileHold) error { return nil }) },
 		"Update": func() error {
 			return lock.Update(ctx, "absent/a", func([]byte) ([]byte, error) { return nil, nil })
 		},
@@ -363,16 +360,14 @@ func TestDir_Shared(t *testing.T) {
 	check(t, err)
 	other, err := d.TryAcquireShared(t.Context(), key)
 	check(t, err)
-	readers := []lock.Key{key, key}
+	readers := 2
 	if _, err := platform.ListKernelLocks(); err != nil {
-		readers = readers[:1] // the one that the claim names
+		readers = 0 // the one that the claim names
 	}
-	for _, e := range wantEntries(t, d, readers...) {
-		if e.Info == nil || e.Info.Mode != "shared" {
-			t.Errorf("listed as %+v of %+v", e, e.Info)
-		}
+	if s := wantListed(t, d, key)[0]; !s.Shared || s.Info == nil || s.Info.Mode != "shared" || len(s.Processes) != readers {
+		t.Errorf("listed as %+v of %+v", s, s.Info)
 	}
-	if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.ErrLocked)) {
+	if held, err := d.TryAcquire(t.Context(), key); held != nil || !errors.As(err, new(*lock.LockedError)) {
 		t.Errorf("a writer beside readers: %v, %v", held, err)
 	}
 	for _, held := range []lock.Hold{one, other} {
@@ -380,5 +375,5 @@ func TestDir_Shared(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wantEntries(t, d)
+	wantListed(t, d)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -36,7 +37,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 	// claim puts one that says nothing of a kernel lock, unless change has it say "own",
 	// for the very file that it is in, "copy", for one that was beside it, or "moved", for
 	// itself where it lay before.
-	claim := func(base lock.LockInfo, change func(*lock.LockInfo)) func(t *testing.T, path string) {
+	claim := func(base evidence.Claim, change func(*evidence.Claim)) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			c := base
 			c.KernelLock = ""
@@ -70,98 +71,98 @@ func TestEvidence_OnDisk(t *testing.T) {
 		}
 	}
 	const plain, marked = os.FileMode(0), os.ModeSticky
-	bare := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now()}
-	nobody := lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()}
-	elsewhere := lock.LockInfo{PID: 2147483647, CreatedAt: time.Now(), Nonce: "X", BootID: "another", Hostname: "elsewhere"}
+	bare := evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now()}
+	nobody := evidence.Claim{PID: 2147483647, CreatedAt: time.Now()}
+	elsewhere := evidence.Claim{PID: 2147483647, CreatedAt: time.Now(), Nonce: "X", BootID: "another", Hostname: "elsewhere"}
 
 	for _, test := range []struct {
 		name     string
 		file     lock.File
 		put      func(t *testing.T, path string)
-		state    lock.State
-		evidence lock.Evidence
+		state    evidence.State
+		evidence evidence.Evidence
 	}{
-		{"this process", lock.File{}, claim(self, nil), lock.StateHeld, lock.EvidenceSameProcess},
-		{"this process, though its kernel lock is free", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" }), lock.StateHeld, lock.EvidenceSameProcess},
-		{"this process, aged", lock.File{StaleAfter: time.Hour}, claim(self, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateHeld, lock.EvidenceSameProcess},
-		{"readers who left, the first of whom lives", lock.File{}, claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateDead, lock.EvidenceKernelLockFree},
-		{"pid reused", lock.File{StaleAfter: never}, claim(dead, nil), lock.StateDead, lock.EvidencePIDReused},
-		{"pid reused, by start time alone", lock.File{StaleAfter: never}, claim(dead, func(c *lock.LockInfo) { c.PIDFD = 0 }), lock.StateDead, lock.EvidencePIDReused},
-		{"another time namespace hides the start time", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDFD, c.TimeNamespace, c.CreatedAt = 0, 1, young }), lock.StateUnknown, lock.EvidencePIDExists},
-		{"process gone", lock.File{StaleAfter: never}, claim(nobody, nil), lock.StateDead, lock.EvidenceProcessGone},
-		{"this process, in a copy of its claim", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" }), lock.StateDead, lock.EvidenceKernelLockFree},
+		{"this process", lock.File{}, claim(self, nil), evidence.Held, evidence.SameProcess},
+		{"this process, though its kernel lock is free", lock.File{}, claim(self, func(c *evidence.Claim) { c.KernelLock = "own" }), evidence.Held, evidence.SameProcess},
+		{"this process, aged", lock.File{StaleAfter: time.Hour}, claim(self, func(c *evidence.Claim) { c.CreatedAt = old }), evidence.Held, evidence.SameProcess},
+		{"readers who left, the first of whom lives", lock.File{}, claim(self, func(c *evidence.Claim) { c.KernelLock, c.Mode = "own", "shared" }), evidence.Dead, evidence.KernelLockFree},
+		{"pid reused", lock.File{StaleAfter: never}, claim(dead, nil), evidence.Dead, evidence.PIDReused},
+		{"pid reused, by start time alone", lock.File{StaleAfter: never}, claim(dead, func(c *evidence.Claim) { c.PIDFD = 0 }), evidence.Dead, evidence.PIDReused},
+		{"another time namespace hides the start time", lock.File{}, claim(dead, func(c *evidence.Claim) { c.PIDFD, c.TimeNamespace, c.CreatedAt = 0, 1, young }), evidence.Unknown, evidence.PIDExists},
+		{"process gone", lock.File{StaleAfter: never}, claim(nobody, nil), evidence.Dead, evidence.ProcessGone},
+		{"this process, in a copy of its claim", lock.File{StaleAfter: never}, claim(self, func(c *evidence.Claim) { c.KernelLock = "copy" }), evidence.Dead, evidence.KernelLockFree},
 		{"this process, released", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
 			data := strings.Replace(string(putClaim(t, path, self)), `"released":false`, `"released":true `, 1)
 			putFile(t, path, []byte(data), time.Time{})
-		}, lock.StateDead, lock.EvidenceSaysReleased},
+		}, evidence.Dead, evidence.SaysReleased},
 		{"this process, its mark taken away", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
-			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
+			claim(self, func(c *evidence.Claim) { c.KernelLock = "own" })(t, path)
 			check(t, os.Chmod(path, 0o600))
-		}, lock.StateDead, lock.EvidenceSaysReleased},
+		}, evidence.Dead, evidence.SaysReleased},
 		{"this process, in a copy without the mark", lock.File{StaleAfter: never}, func(t *testing.T, path string) {
-			claim(self, func(c *lock.LockInfo) { c.KernelLock = "copy" })(t, path)
+			claim(self, func(c *evidence.Claim) { c.KernelLock = "copy" })(t, path)
 			check(t, os.Chmod(path, 0o600))
-		}, lock.StateDead, lock.EvidenceKernelLockFree},
-		{"bare pid of one who began before", lock.File{}, claim(bare, nil), lock.StateHeld, lock.EvidenceBeganBefore},
-		{"... to the second", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = began.Truncate(time.Second) }), lock.StateHeld, lock.EvidenceBeganBefore},
-		{"... aged", lock.File{}.WithClock(muchLater), claim(bare, nil), lock.StateHeld, lock.EvidenceBeganBefore},
-		{"... by its own file's rules alone", lock.File{}.WithClock(muchLater), claim(bare, func(c *lock.LockInfo) { c.Nonce, c.RenewedAt = "", old }), lock.StateHeld, lock.EvidenceBeganBefore},
-		{"bare pid of one who began after", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = young }), lock.StateUnknown, lock.EvidencePIDExists},
-		{"... aged", lock.File{}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateDead, lock.EvidenceAged},
-		{"... aged, by a caller who waits longer", lock.File{StaleAfter: 1e6 * time.Hour}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.EvidencePIDExists},
-		{"... aged, age never counts", lock.File{StaleAfter: never}, claim(bare, func(c *lock.LockInfo) { c.CreatedAt = old }), lock.StateUnknown, lock.EvidencePIDExists},
+		}, evidence.Dead, evidence.KernelLockFree},
+		{"bare pid of one who began before", lock.File{}, claim(bare, nil), evidence.Held, evidence.BeganBefore},
+		{"... to the second", lock.File{}, claim(bare, func(c *evidence.Claim) { c.CreatedAt = began.Truncate(time.Second) }), evidence.Held, evidence.BeganBefore},
+		{"... aged", lock.File{}.WithClock(muchLater), claim(bare, nil), evidence.Held, evidence.BeganBefore},
+		{"... by its own file's rules alone", lock.File{}.WithClock(muchLater), claim(bare, func(c *evidence.Claim) { c.Nonce, c.RenewedAt = "", old }), evidence.Held, evidence.BeganBefore},
+		{"bare pid of one who began after", lock.File{}, claim(bare, func(c *evidence.Claim) { c.CreatedAt = young }), evidence.Unknown, evidence.PIDExists},
+		{"... aged", lock.File{}, claim(bare, func(c *evidence.Claim) { c.CreatedAt = old }), evidence.Dead, evidence.Aged},
+		{"... aged, by a caller who waits longer", lock.File{StaleAfter: 1e6 * time.Hour}, claim(bare, func(c *evidence.Claim) { c.CreatedAt = old }), evidence.Unknown, evidence.PIDExists},
+		{"... aged, age never counts", lock.File{StaleAfter: never}, claim(bare, func(c *evidence.Claim) { c.CreatedAt = old }), evidence.Unknown, evidence.PIDExists},
 		{"... aged, by a field that is none of its program's", lock.File{}, func(t *testing.T, path string) {
 			putFile(t, path, fmt.Appendf(nil, `{"pid":%d,"created_at":%q,"renewed_at":%q}`, bare.PID, old.Format(time.RFC3339), time.Now().Format(time.RFC3339)), time.Time{})
-		}, lock.StateDead, lock.EvidenceAged},
-		{"elsewhere, aged but renewed", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = old, time.Now() }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"elsewhere, renewed before it was created counts from the creation", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.RenewedAt = old }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"elsewhere, not renewed for its own span", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = time.Now().Add(-time.Minute), time.Second }), lock.StateDead, lock.EvidenceAged},
-		{"elsewhere, not renewed for ours, but its own is longer", lock.File{StaleAfter: time.Hour}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1e6*time.Hour }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"elsewhere, of one who never ages", lock.File{}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, -1 }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"elsewhere, its span over, but age never counts", lock.File{StaleAfter: never}, claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.StaleAfter = old, 1 }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"ours, without boot and namespace", lock.File{StaleAfter: never}, claim(nobody, func(c *lock.LockInfo) { c.Nonce = "X" }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID, c.KernelLock = "another", "other:1:2" }), lock.StateDead, lock.EvidenceMachineRestarted},
-		{"another machine of this name, maker did not trust", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"foreign host", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.BootID, c.Hostname = "another", "elsewhere" }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"foreign host, without a boot id", lock.File{}, claim(nobody, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"foreign host, aged", lock.File{}, claim(self, func(c *lock.LockInfo) { c.BootID, c.Hostname, c.CreatedAt = "another", "elsewhere", old }), lock.StateDead, lock.EvidenceAged},
-		{"foreign host, its kernel lock free", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.PIDNamespace, c.KernelLock = "elsewhere", 1, "own" }), lock.StateDead, lock.EvidenceKernelLockFree},
-		{"foreign host, its kernel lock free, the volume attached here since", lock.File{StaleAfter: never}, claim(self, func(c *lock.LockInfo) { c.Hostname, c.BootID, c.KernelLock = "elsewhere", "another", "moved" }), lock.StateDead, lock.EvidenceKernelLockFree},
-		{"foreign host, renewed within that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(1900 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"foreign host, renewed before that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(2100 * time.Millisecond) }), claim(elsewhere, func(c *lock.LockInfo) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), lock.StateDead, lock.EvidenceAged},
-		{"this boot under another host name is here", lock.File{}, claim(self, func(c *lock.LockInfo) { c.Hostname = "elsewhere" }), lock.StateHeld, lock.EvidenceSameProcess},
-		{"foreign pid namespace", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace = 1 }), lock.StateUnknown, lock.EvidenceForeignNamespace},
-		{"foreign pid namespace, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.CreatedAt = 1, old }), lock.StateDead, lock.EvidenceAged},
-		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *lock.LockInfo) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "other:1:2", old }), lock.StateUnknown, lock.EvidenceForeignNamespace},
-		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, marked), lock.StateDead, lock.EvidenceIncomplete},
-		{"incomplete, empty", lock.File{StaleAfter: never}, content("", time.Time{}, marked), lock.StateDead, lock.EvidenceIncomplete},
-		{"marked, and not ours", lock.File{StaleAfter: never}, content("a letter", time.Time{}, marked), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"marked, and not ours, nobody said that age counts", lock.File{}, content("a letter", longAgo, marked), lock.StateUnknown, lock.EvidenceNotALockFile},
-		{"unreadable", lock.File{StaleAfter: time.Hour}, content("{}", time.Time{}, plain), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"unreadable, aged", lock.File{StaleAfter: time.Hour}.WithClock(later), content("{}", time.Time{}, plain), lock.StateDead, lock.EvidenceAged},
-		{"unreadable, written before any boot", lock.File{StaleAfter: 1e6 * time.Hour}, content("{}", longAgo, plain), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, plain), lock.StateUnknown, lock.EvidenceNotALockFile},
-		{"empty", lock.File{}, content("", time.Time{}, plain), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, plain), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"NULs, just written", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", longAgo, plain), lock.StateDead, lock.EvidencePowerLost},
-		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, plain), lock.StateDead, lock.EvidenceAged},
-		{"claims of fallback mode are judged alike", lock.File{}.WithoutKernelLock(), claim(self, nil), lock.StateHeld, lock.EvidenceSameProcess},
-		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), lock.StateDead, lock.EvidencePIDReused},
+		}, evidence.Dead, evidence.Aged},
+		{"elsewhere, aged but renewed", lock.File{}, claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.RenewedAt = old, time.Now() }), evidence.Unknown, evidence.ForeignHost},
+		{"elsewhere, renewed before it was created counts from the creation", lock.File{}, claim(elsewhere, func(c *evidence.Claim) { c.RenewedAt = old }), evidence.Unknown, evidence.ForeignHost},
+		{"elsewhere, not renewed for its own span", lock.File{}, claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.StaleAfter = time.Now().Add(-time.Minute), time.Second }), evidence.Dead, evidence.Aged},
+		{"elsewhere, not renewed for ours, but its own is longer", lock.File{StaleAfter: time.Hour}, claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.StaleAfter = old, 1e6*time.Hour }), evidence.Unknown, evidence.ForeignHost},
+		{"elsewhere, of one who never ages", lock.File{}, claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.StaleAfter = old, -1 }), evidence.Unknown, evidence.ForeignHost},
+		{"elsewhere, its span over, but age never counts", lock.File{StaleAfter: never}, claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.StaleAfter = old, 1 }), evidence.Unknown, evidence.ForeignHost},
+		{"ours, without boot and namespace", lock.File{StaleAfter: never}, claim(nobody, func(c *evidence.Claim) { c.Nonce = "X" }), evidence.Unknown, evidence.ForeignHost},
+		{"earlier boot", lock.File{StaleAfter: never}, claim(self, func(c *evidence.Claim) { c.BootID, c.KernelLock = "another", "other:1:2" }), evidence.Dead, evidence.MachineRestarted},
+		{"another machine of this name, maker did not trust", lock.File{StaleAfter: never}, claim(self, func(c *evidence.Claim) { c.BootID = "another" }), evidence.Unknown, evidence.ForeignHost},
+		{"foreign host", lock.File{}, claim(nobody, func(c *evidence.Claim) { c.BootID, c.Hostname = "another", "elsewhere" }), evidence.Unknown, evidence.ForeignHost},
+		{"foreign host, without a boot id", lock.File{}, claim(nobody, func(c *evidence.Claim) { c.Hostname = "elsewhere" }), evidence.Unknown, evidence.ForeignHost},
+		{"foreign host, aged", lock.File{}, claim(self, func(c *evidence.Claim) { c.BootID, c.Hostname, c.CreatedAt = "another", "elsewhere", old }), evidence.Dead, evidence.Aged},
+		{"foreign host, its kernel lock free", lock.File{StaleAfter: never}, claim(self, func(c *evidence.Claim) { c.Hostname, c.PIDNamespace, c.KernelLock = "elsewhere", 1, "own" }), evidence.Dead, evidence.KernelLockFree},
+		{"foreign host, its kernel lock free, the volume attached here since", lock.File{StaleAfter: never}, claim(self, func(c *evidence.Claim) { c.Hostname, c.BootID, c.KernelLock = "elsewhere", "another", "moved" }), evidence.Dead, evidence.KernelLockFree},
+		{"foreign host, renewed within that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(1900 * time.Millisecond) }), claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), evidence.Unknown, evidence.ForeignHost},
+		{"foreign host, renewed before that second", lock.File{StaleAfter: time.Second}.WithClock(func() time.Time { return longAgo.Add(2100 * time.Millisecond) }), claim(elsewhere, func(c *evidence.Claim) { c.CreatedAt, c.RenewedAt = longAgo, longAgo }), evidence.Dead, evidence.Aged},
+		{"this boot under another host name is here", lock.File{}, claim(self, func(c *evidence.Claim) { c.Hostname = "elsewhere" }), evidence.Held, evidence.SameProcess},
+		{"foreign pid namespace", lock.File{}, claim(dead, func(c *evidence.Claim) { c.PIDNamespace = 1 }), evidence.Unknown, evidence.ForeignNamespace},
+		{"foreign pid namespace, aged", lock.File{}, claim(dead, func(c *evidence.Claim) { c.PIDNamespace, c.CreatedAt = 1, old }), evidence.Dead, evidence.Aged},
+		{"foreign pid namespace, under a lock that can't be asked about, aged", lock.File{}, claim(dead, func(c *evidence.Claim) { c.PIDNamespace, c.KernelLock, c.CreatedAt = 1, "other:1:2", old }), evidence.Unknown, evidence.ForeignNamespace},
+		{"incomplete", lock.File{StaleAfter: never}, content(`{"pid":1`, time.Time{}, marked), evidence.Dead, evidence.Incomplete},
+		{"incomplete, empty", lock.File{StaleAfter: never}, content("", time.Time{}, marked), evidence.Dead, evidence.Incomplete},
+		{"marked, and not ours", lock.File{StaleAfter: never}, content("a letter", time.Time{}, marked), evidence.Unknown, evidence.Unreadable},
+		{"marked, and not ours, nobody said that age counts", lock.File{}, content("a letter", longAgo, marked), evidence.Unknown, evidence.NotALockFile},
+		{"unreadable", lock.File{StaleAfter: time.Hour}, content("{}", time.Time{}, plain), evidence.Unknown, evidence.Unreadable},
+		{"unreadable, aged", lock.File{StaleAfter: time.Hour}.WithClock(later), content("{}", time.Time{}, plain), evidence.Dead, evidence.Aged},
+		{"unreadable, written before any boot", lock.File{StaleAfter: 1e6 * time.Hour}, content("{}", longAgo, plain), evidence.Unknown, evidence.Unreadable},
+		{"unreadable, nobody said that age counts", lock.File{}, content("{}", longAgo, plain), evidence.Unknown, evidence.NotALockFile},
+		{"empty", lock.File{}, content("", time.Time{}, plain), evidence.Unknown, evidence.Unreadable},
+		{"empty, written before any boot", lock.File{StaleAfter: never}, content("", longAgo, plain), evidence.Unknown, evidence.Unreadable},
+		{"NULs, just written", lock.File{StaleAfter: never}, content("\x00\x00", time.Time{}, plain), evidence.Unknown, evidence.Unreadable},
+		{"NULs", lock.File{StaleAfter: never}, content("\x00\x00", longAgo, plain), evidence.Dead, evidence.PowerLost},
+		{"NULs and something else", lock.File{StaleAfter: time.Hour}, content("\x00{", longAgo, plain), evidence.Dead, evidence.Aged},
+		{"claims of fallback mode are judged alike", lock.File{}.WithoutKernelLock(), claim(self, nil), evidence.Held, evidence.SameProcess},
+		{"fallback, pid reused", lock.File{}.WithoutKernelLock(), claim(dead, nil), evidence.Dead, evidence.PIDReused},
 		{"fallback, the mark taken away by a hand", lock.File{}.WithoutKernelLock(), func(t *testing.T, path string) {
-			claim(self, func(c *lock.LockInfo) { c.KernelLock = "own" })(t, path)
+			claim(self, func(c *evidence.Claim) { c.KernelLock = "own" })(t, path)
 			check(t, os.Chmod(path, 0o600))
-		}, lock.StateHeld, lock.EvidenceSameProcess},
-		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.BootID = "another" }), lock.StateUnknown, lock.EvidenceForeignHost},
-		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, plain), lock.StateUnknown, lock.EvidenceUnreadable},
-		{"fallback, a readers' claim", lock.File{}.WithoutKernelLock(), claim(self, func(c *lock.LockInfo) { c.KernelLock, c.Mode = "own", "shared" }), lock.StateHeld, lock.EvidenceSameProcess},
+		}, evidence.Held, evidence.SameProcess},
+		{"fallback, earlier boot", lock.File{}.WithoutKernelLock(), claim(self, func(c *evidence.Claim) { c.BootID = "another" }), evidence.Unknown, evidence.ForeignHost},
+		{"fallback, incomplete", lock.File{}.WithoutKernelLock(), content("", time.Time{}, marked), evidence.Unknown, evidence.Unreadable},
+		{"fallback, NULs", lock.File{StaleAfter: 1e6 * time.Hour}.WithoutKernelLock(), content("\x00", longAgo, plain), evidence.Unknown, evidence.Unreadable},
+		{"fallback, a readers' claim", lock.File{}.WithoutKernelLock(), claim(self, func(c *evidence.Claim) { c.KernelLock, c.Mode = "own", "shared" }), evidence.Held, evidence.SameProcess},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			switch {
-			case test.evidence == lock.EvidenceIncomplete, test.name == "this process, its mark taken away":
+			case test.evidence == evidence.Incomplete, test.name == "this process, its mark taken away":
 				needsMarks(t)
-			case test.evidence == lock.EvidencePowerLost:
+			case test.evidence == evidence.PowerLost:
 				needsLeases(t)
 			}
 			dir := t.TempDir()
@@ -178,7 +179,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			sameTree(t, before, treeState(t, dir))
 
 			held, err := file.TryAcquire(context.Background())
-			if test.state == lock.StateDead {
+			if test.state == evidence.Dead {
 				check(t, err)
 				if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
 					t.Errorf("on disk is %+v", got)
@@ -214,14 +215,14 @@ func TestInspect_WhileHeld(t *testing.T) {
 	before := treeState(t, dir)
 	status, err := file.Inspect(context.Background())
 	check(t, err)
-	if status.State != lock.StateHeld || status.Evidence != lock.EvidenceKernelLockHeld || status.Info == nil || status.Info.Cmd != "work" {
+	if status.State != evidence.Held || status.Evidence != evidence.KernelLockHeld || status.Info == nil || status.Info.Cmd != "work" {
 		t.Errorf("status is %+v", status)
 	}
 	sameTree(t, before, treeState(t, dir))
 	letGo(t, held)
 
 	before = treeState(t, dir)
-	if status, err = file.Inspect(context.Background()); err != nil || status.State != lock.StateFree || status.Info != nil {
+	if status, err = file.Inspect(context.Background()); err != nil || status.State != evidence.Free || status.Info != nil {
 		t.Errorf("after Release: %+v, %v", status, err)
 	}
 	sameTree(t, before, treeState(t, dir))
@@ -243,7 +244,29 @@ func TestInspect_RemovedMeanwhile(t *testing.T) {
 			check(t, os.Remove(f.Path))
 		}
 	})
-	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateFree || s.Info != nil {
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != evidence.Free || s.Info != nil {
 		t.Errorf("%+v, %v; want it free", s, err)
+	}
+}
+
+// TestInspect_ItsFileRemoved: a lock whose file was removed by hand is still held, by whoever
+// has the queue, readers too, and nobody is named dead or free.
+func TestInspect_ItsFileRemoved(t *testing.T) {
+	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			f := queued(t)
+			f.Shared = shared
+			held := tryHold(t, f)
+			check(t, os.Remove(f.Path))
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
+				t.Errorf("%+v, %v; want it held", s, err)
+			}
+			if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+				t.Error(err)
+			}
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Free {
+				t.Errorf("after Release: %+v, %v", s, err)
+			}
+		})
 	}
 }

@@ -43,8 +43,8 @@ func ExampleFileHold_Fence() {
 	// Each holder asks for its fence while it has the lock.
 	var fences []int64
 	for range 2 {
-		err := f.Do(context.Background(), func(ctx context.Context) error {
-			fence, err := lock.HoldOf(ctx).Fence()
+		err := f.Do(context.Background(), func(_ context.Context, held *lock.FileHold) error {
+			fence, err := held.Fence()
 			fences = append(fences, fence)
 			return err
 		})

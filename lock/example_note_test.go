@@ -20,8 +20,7 @@ func ExampleFileHold_Predecessor() {
 	defer os.RemoveAll(dir)
 	f := lock.File{Path: filepath.Join(dir, "site.lock"), Cmd: "agent"}
 	for _, step := range []string{"fetch", "load"} {
-		err := f.Do(context.Background(), func(ctx context.Context) error {
-			held := lock.HoldOf(ctx).(*lock.FileHold)
+		err := f.Do(context.Background(), func(_ context.Context, held *lock.FileHold) error {
 			before, err := held.Predecessor()
 			if err != nil {
 				return err

@@ -24,7 +24,7 @@ func ExampleFile_Do() {
 	defer os.RemoveAll(dir)
 
 	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy"}
-	err = f.Do(context.Background(), func(ctx context.Context) error {
+	err = f.Do(context.Background(), func(ctx context.Context, _ *lock.FileHold) error {
 		fmt.Println("deploying") // ctx ends if the lock is lost
 		return nil
 	})
@@ -80,13 +80,12 @@ func ExampleFile_AcquireWithin() {
 	f := lock.File{
 		Path: path,
 		Cmd:  "deploy",
-		OnWait: func(l *lock.ErrLocked) { // once, after OnWaitAfter
-			if l.Info != nil { // they are known
-				fmt.Println("waiting for the", l.Info.Cmd)
+		Observe: func(e lock.Event) {
+			if e.Kind == lock.EventWaiting && e.Duration == 0 { // told again if the wait lasts
+				fmt.Println("waiting for the", e.Info.Cmd)
+				close(waiting)
 			}
-			close(waiting)
 		},
-		OnWaitAfter: 10 * time.Millisecond,
 	}
 	held, err := f.AcquireWithin(context.Background(), time.Minute)
 	if errors.Is(err, lock.ErrTimeout) {
@@ -166,7 +165,7 @@ func ExampleDir() {
 
 	locks := lock.Dir{Path: filepath.Join(dir, "locks")}
 	key := lock.Key{Space: "agent", Name: "42"}
-	err = lock.Do(context.Background(), locks, key, func(ctx context.Context) error {
+	err = lock.Do(context.Background(), locks, key, func(ctx context.Context, _ lock.Hold) error {
 		for entry, err := range locks.List(ctx) {
 			if err != nil {
 				return err
@@ -217,7 +216,7 @@ func ExampleFile_Inspect() {
 
 // What becomes of a lock, in the log: a lock that was lost, or taken over from a dead
 // holder, as a warning, the rest for debugging.
-func ExampleSlogObserver() {
+func ExampleLogTo() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
@@ -234,38 +233,13 @@ func ExampleSlogObserver() {
 			return a
 		},
 	}))
-	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy", Observer: lock.SlogObserver(logger)}
-	if err := f.Do(context.Background(), func(context.Context) error { return nil }); err != nil {
+	f := lock.File{Path: filepath.Join(dir, "deploy.lock"), Cmd: "deploy", Observe: lock.LogTo(logger)}
+	if err := f.Do(context.Background(), func(context.Context, *lock.FileHold) error { return nil }); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
 	// level=DEBUG msg="lock acquired" cmd=deploy
 	// level=DEBUG msg="lock released" cmd=deploy
-}
-
-func ExampleRepoLock_Lock() {
-	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	locks := lock.NewRepoLock(dir)
-
-	unlock, err := locks.Lock("repo-7", "push")
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	_, err = locks.Lock("repo-7", "fetch")
-	var locked *lock.ErrLocked
-	if errors.As(err, &locked) && locked.Info != nil {
-		fmt.Println(locked.RepoID, "is locked for a", locked.Info.Cmd)
-	}
-
-	if err := unlock(); err != nil {
-		log.Fatal(err)
-	}
-	// Output: repo-7 is locked for a push
 }
 
 func ExampleFileHold_Attach() {
@@ -281,7 +255,7 @@ func ExampleFileHold_Attach() {
 
 	build := exec.Command("go", "version")
 	// If this process is killed, the next agent waits until build has ended, too.
-	if err := held.Attach(build); err != nil && !errors.Is(err, lock.ErrUnsupported) {
+	if err := held.Attach(build); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		log.Fatal(err)
 	}
 	if err := build.Run(); err != nil {

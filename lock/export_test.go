@@ -8,12 +8,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock/internal/lockfile"
+	"github.com/holdfast-go/holdfast/lock/internal/pace"
+	"github.com/holdfast-go/holdfast/lock/internal/queue"
+	"github.com/holdfast-go/holdfast/lock/internal/record"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Park returns f with a function that is called at each step of the protocol.
 func (f File) Park(park func(step string)) File {
-	f.park = func(s step) { park(string(s)) }
+	f.park = park
 	return f
 }
 
@@ -22,17 +26,25 @@ func (f File) Park(park func(step string)) File {
 // Windows has no own locks, and nothing is tidied up there.
 var (
 	AcquireSteps = slices.Concat(siblingSteps, creating(createSteps))
-	ReclaimSteps = slices.Concat(siblingSteps, names(stepJudged), creating(markerSteps), names(stepDeadTold, stepReread, stepDeadRemoved, stepMarkerRemoved))
-	ReleaseSteps = names(stepOwned, stepRemoved, stepEndTold, stepOwnUnlocked, stepUnlocked)
+	ReclaimSteps = slices.Concat(siblingSteps, names(lockfile.StepJudged), creating(markerSteps), names(lockfile.StepDeadTold, lockfile.StepReread, lockfile.StepDeadRemoved, lockfile.StepMarkerRemoved))
+	ReleaseSteps = names(lockfile.StepOwned, lockfile.StepRemoved, stepEndTold, lockfile.StepOwnUnlocked, stepUnlocked)
 
 	// TidySteps are those that a release has beyond the others, if it tidies up.
-	TidySteps = where(platform.OwnLocks, names(stepSiblingIdle, stepSiblingRemoved))
+	TidySteps = where(platform.OwnLocks, names(queue.Idle, queue.Removed))
 
 	siblingSteps = names(stepSiblingLocked, stepSiblingChecked)
 )
 
 // StepClaimed is the last of acquiring: our whole claim is at its path.
 var StepClaimed = AcquireSteps[len(AcquireSteps)-1]
+
+// steps are those of making one file.
+type steps struct{ created, locked, checked, written string }
+
+var (
+	createSteps = steps{lockfile.StepCreated, lockfile.StepOwnLocked, lockfile.StepChecked, lockfile.StepWritten}
+	markerSteps = steps{lockfile.StepMarkerCreated, lockfile.StepMarkerLocked, lockfile.StepMarkerChecked, lockfile.StepMarkerWritten}
+)
 
 func creating(s steps) []string {
 	if platform.KeepsMarks {
@@ -58,52 +70,47 @@ func Unclaimed(step string) bool {
 
 // Single ones of them.
 const (
-	StepSiblingLocked = string(stepSiblingLocked)
-	StepCreated       = string(stepCreated)
-	StepOwnLocked     = string(stepOwnLocked)
-	StepChecked       = string(stepChecked)
-	StepWritten       = string(stepWritten)
-	StepJoined        = string(stepJoined)
-	StepJudged        = string(stepJudged)
-	StepFound         = string(stepFound)
-	StepMarkerCreated = string(stepMarkerCreated)
-	StepMarkerLocked  = string(stepMarkerLocked)
-	StepMarkerWritten = string(stepMarkerWritten)
-	StepDeadTold      = string(stepDeadTold)
-	StepReread        = string(stepReread)
-	StepDeadRemoved   = string(stepDeadRemoved)
-	StepMarkerReread  = string(stepMarkerReread)
-	StepOwned         = string(stepOwned)
-	StepRemoved       = string(stepRemoved)
-	StepEndTold       = string(stepEndTold)
-	StepOwnUnlocked   = string(stepOwnUnlocked)
-	StepSharedDropped = string(stepSharedDropped)
-	StepAlone         = string(stepAlone)
-	StepDying         = string(stepDying)
-	StepGranted       = string(stepGranted)
-	StepBusy          = string(stepBusy)
-	StepParks         = string(stepParks)
-	StepLooked        = string(stepLooked)
-	StepPeeked        = string(stepPeeked)
+	StepSiblingLocked = stepSiblingLocked
+	StepCreated       = lockfile.StepCreated
+	StepOwnLocked     = lockfile.StepOwnLocked
+	StepChecked       = lockfile.StepChecked
+	StepWritten       = lockfile.StepWritten
+	StepJoined        = lockfile.StepJoined
+	StepJudged        = lockfile.StepJudged
+	StepFound         = lockfile.StepFound
+	StepMarkerCreated = lockfile.StepMarkerCreated
+	StepMarkerLocked  = lockfile.StepMarkerLocked
+	StepMarkerWritten = lockfile.StepMarkerWritten
+	StepDeadTold      = lockfile.StepDeadTold
+	StepReread        = lockfile.StepReread
+	StepDeadRemoved   = lockfile.StepDeadRemoved
+	StepMarkerReread  = lockfile.StepMarkerReread
+	StepOwned         = lockfile.StepOwned
+	StepRemoved       = lockfile.StepRemoved
+	StepEndTold       = stepEndTold
+	StepOwnUnlocked   = lockfile.StepOwnUnlocked
+	StepSharedDropped = lockfile.StepSharedDropped
+	StepAlone         = lockfile.StepAlone
+	StepDying         = lockfile.StepDying
+	StepGranted       = queue.Granted
+	StepBusy          = lockfile.StepBusy
+	StepParks         = queue.Parks
+	StepLooked        = queue.Looked
+	StepPeeked        = lockfile.StepPeeked
 
-	StepSiblingIdle    = string(stepSiblingIdle)
-	StepSiblingRemoved = string(stepSiblingRemoved)
+	StepSiblingIdle    = queue.Idle
+	StepSiblingRemoved = queue.Removed
 )
 
 // Those of fallback mode, where a claim is written before it appears.
 var (
-	FallbackSteps        = names(stepWritten, stepCreated, stepChecked)
-	FallbackReclaimSteps = names(stepJudged, stepMarkerWritten, stepMarkerCreated, stepDeadTold, stepRightWritten, stepRightCreated,
-		stepReread, stepDeadRemoved, stepMarkerRemoved)
-	FallbackReleaseSteps = names(stepOwned, stepRightWritten, stepRightCreated, stepRemoved, stepEndTold, stepOwnUnlocked)
+	FallbackSteps        = names(lockfile.StepWritten, lockfile.StepCreated, lockfile.StepChecked)
+	FallbackReclaimSteps = names(lockfile.StepJudged, lockfile.StepMarkerWritten, lockfile.StepMarkerCreated, lockfile.StepDeadTold, lockfile.StepRightWritten, lockfile.StepRightCreated,
+		lockfile.StepReread, lockfile.StepDeadRemoved, lockfile.StepMarkerRemoved)
+	FallbackReleaseSteps = names(lockfile.StepOwned, lockfile.StepRightWritten, lockfile.StepRightCreated, lockfile.StepRemoved, stepEndTold, lockfile.StepOwnUnlocked)
 )
 
-func names(of ...step) (names []string) {
-	for _, s := range of {
-		names = append(names, string(s))
-	}
-	return names
-}
+func names(of ...string) []string { return of }
 
 // WithoutKernelLock returns f in fallback mode.
 func (f File) WithoutKernelLock() File {
@@ -112,47 +119,7 @@ func (f File) WithoutKernelLock() File {
 }
 
 // ReaderLeaveSteps are those of the last reader's release.
-var ReaderLeaveSteps = names(stepSharedDropped, stepAlone, stepRemoved)
-
-// Delays returns the first delays of a wait that looks from time to time, of one for a holder
-// without a kernel lock, and of the looks after a wait in the kernel.
-func Delays(n int) (poll, alien, looks []time.Duration) {
-	p, a, l := newBackoff(maxDelay), newBackoff(maxAlienDelay), newLooks()
-	for range n {
-		poll, alien, looks = append(poll, p.next()), append(alien, a.next()), append(looks, l.next())
-	}
-	return poll, alien, looks
-}
-
-// LooksAfter returns when a wait for a lock that somebody holds would be looked after next, each
-// time that it was.
-func LooksAfter(f File, n int) (again []time.Duration, err error) {
-	w, err := f.standInLine(context.Background(), platform.Exclusive)
-	if err != nil {
-		return nil, err
-	}
-	defer w.leave()
-	file, err := w.attempt.openSibling()
-	if err == nil {
-		_, err = file.Stat()
-	}
-	if err != nil {
-		return nil, err
-	}
-	parked := &wait{file: file, mode: platform.Exclusive, giveBack: w.attempt.giveBackSibling}
-	w.queue.park(atSibling, parked)
-	watch := siblingWatch{waiter: w, parked: parked, looks: newLooks()}
-	for range n {
-		again = append(again, watch.check())
-	}
-	return again, nil
-}
-
-// Jitter is jitter.
-var Jitter = jitter
-
-// MaxParked bounds the threads parked in the kernel.
-const MaxParked = maxParked
+var ReaderLeaveSteps = names(lockfile.StepSharedDropped, lockfile.StepAlone, lockfile.StepRemoved)
 
 // QueueLen returns how many goroutines of this process are queued for a lock.
 func QueueLen(f File, shared bool) int {
@@ -164,30 +131,17 @@ func QueueLen(f File, shared bool) int {
 	if shared {
 		mode = platform.Shared
 	}
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	if q := queues[queueKey{path, mode}]; q != nil {
-		return q.line.Len()
-	}
-	return 0
+	return lines.Len(path, mode)
 }
 
-// Parked returns how many threads of this process wait in the kernel, and Queues
-// how many queues there are.
-func Parked() int {
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	return parked
-}
+// Parked returns how many threads of this process wait in the kernel, and Queues how many
+// lines there are.
+func Parked() int { return lines.Parked() }
 
-func Queues() int {
-	queuesMu.Lock()
-	defer queuesMu.Unlock()
-	return len(queues)
-}
+func Queues() int { return lines.Count() }
 
 // InTheWay is what a waiter is told of who is in their way.
-func InTheWay(f File) *ErrLocked {
+func InTheWay(f File) *LockedError {
 	p, err := f.locate()
 	if err != nil {
 		panic(err)
@@ -197,7 +151,7 @@ func InTheWay(f File) *ErrLocked {
 
 // At returns e as it is when a wait has ended for a cause, and as it is read at
 // a time.
-func (e ErrLocked) At(now time.Time, cause error) *ErrLocked {
+func (e LockedError) At(now time.Time, cause error) *LockedError {
 	e.now, e.Cause = now, cause
 	return &e
 }
@@ -208,49 +162,22 @@ func NoteIn(f File) string {
 	if err != nil {
 		panic(err)
 	}
-	sibling, err := platform.Open(p.sibling, os.O_RDONLY)
+	sibling, err := platform.Open(p.sibling.Path, os.O_RDONLY)
 	if err != nil {
 		return ""
 	}
 	defer sibling.Close()
-	if m, _ := readMemory(sibling); m.note != nil {
-		return m.note.Note
+	m, err := record.Read(sibling)
+	if r := m.Last(nil); err == nil && r != nil {
+		return r.Note
 	}
 	return ""
 }
 
-// EncodeNote and EncodeEnd make what is written into a sibling.
-func EncodeNote(nonce string, pid int, note string, at time.Time, after string) ([]byte, error) {
-	return encodeNote(noteRecord{Nonce: nonce, PID: pid, Note: note, At: at, After: after})
-}
-
-func EncodeEnd(info LockInfo, ended time.Time) []byte {
-	_, claim := fitting(info)
-	return encodeEnd(claim, ended, EndReleased, "")
-}
-
-// Where they lie.
-const (
-	NoteOffset  = noteOffset
-	LastOffset  = lastOffset
-	SiblingSize = siblingSize
-)
-
-// Remembered decodes what lies in a sibling from the fence on.
-func Remembered(data []byte) (note string, p *Predecessor) {
-	var m memory
-	m.decode(data)
-	if m.note != nil {
-		note = m.note.Note
-	}
-	return note, m.predecessor()
-}
-
-// EncodeRecord makes a record of any object.
-func EncodeRecord(object []byte) []byte { return encodeRecord(object) }
-
 // WidenFolder is widenFolder.
-func WidenFolder(path string, mode fs.FileMode) error { return widenFolder(path, mode) }
+func WidenFolder(path string, mode fs.FileMode, made time.Time) error {
+	return widenFolder(path, mode, made)
+}
 
 // Renewal is renewal, by a clock that the test has.
 type Renewal struct{ renewal }
@@ -261,15 +188,13 @@ func (r *Renewal) Tick(now time.Time) bool { return r.tick(now) }
 
 // Clearing returns how many goroutines look after readers' files.
 func Clearing() int {
-	clearingMu.Lock()
-	defer clearingMu.Unlock()
-	return len(clearing)
+	return clearing.Count()
 }
 
 // TryAcquireSharedAnd is TryAcquireShared with a function that is called whenever the reader
 // has got the exclusive lock of a file that is there.
 func (f File) TryAcquireSharedAnd(ctx context.Context, alone func()) (*FileHold, error) {
-	a, err := f.attempt(platform.Shared, observedPatience{impatient{tries: passageTries}, alone})
+	a, err := f.attempt(platform.Shared, observedPatience{impatient(pace.Tries), alone})
 	if err != nil {
 		return nil, err
 	}
@@ -281,13 +206,18 @@ type observedPatience struct {
 	alone func()
 }
 
-func (p observedPatience) lockOwn(ctx context.Context, a *attempt, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
-	f, err := p.impatient.lockOwn(ctx, a, f, path, mode)
+func (p observedPatience) waiter() lockfile.Waiter { return p }
+
+func (p observedPatience) LockOwn(ctx context.Context, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
+	err := new(lockfile.Lock).LockSoon(ctx, f, path, mode, pace.Tries)
 	if err == nil && mode == platform.Exclusive {
 		p.alone()
 	}
 	return f, err
 }
 
-// Fitting shortens a claim so that it fits in a record.
-func Fitting(c LockInfo) LockInfo { c, _ = fitting(c); return c }
+// WithNoticeAfter returns f with another time after which a wait is told of again.
+func (f File) WithNoticeAfter(d time.Duration) File {
+	f.noticeAfter = d
+	return f
+}

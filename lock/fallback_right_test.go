@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestFallback_Right: in fallback mode one process alone may remove a dead holder's file,
@@ -32,7 +33,7 @@ func TestFallback_Right(t *testing.T) {
 	promptly(t, "reclaiming", func() { <-mayRemove })
 	check(t, os.Remove(marker)) // as somebody would who takes its maker for dead
 	before := treeState(t, filepath.Dir(file.Path))
-	if l := notHad(t, file); l.Evidence != lock.EvidenceBeingReclaimed {
+	if l := notHad(t, file); l.Evidence != evidence.BeingReclaimed {
 		t.Errorf("evidence is %q", l.Evidence)
 	}
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 func fallbackFile(t *testing.T) lock.File {
@@ -23,7 +24,7 @@ func fallbackFile(t *testing.T) lock.File {
 // withKernelLock is the same lock as seen by those who have kernel locks.
 func withKernelLock(f lock.File) lock.File { return lock.File{Path: f.Path} }
 
-func notHad(t *testing.T, f lock.File) *lock.ErrLocked {
+func notHad(t *testing.T, f lock.File) *lock.LockedError {
 	t.Helper()
 	held, err := f.TryAcquire(context.Background())
 	if err == nil {
@@ -39,7 +40,7 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 	if claim := getClaim(t, file.Path); claim.KernelLock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
 		t.Errorf("claim is %+v", claim)
 	}
-	if l := notHad(t, file); l.State != lock.StateHeld || l.Evidence != lock.EvidenceSameProcess || l.Info == nil || l.Path != file.Path {
+	if l := notHad(t, file); l.State != evidence.Held || l.Evidence != evidence.SameProcess || l.Info == nil || l.Path != file.Path {
 		t.Errorf("%+v", l)
 	}
 	if got := names(t, filepath.Dir(file.Path)); got != "lock" {
@@ -57,13 +58,13 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
-	if l := notHad(t, withKernelLock(file)); l.Evidence != lock.EvidenceSameProcess {
+	if l := notHad(t, withKernelLock(file)); l.Evidence != evidence.SameProcess {
 		t.Errorf("%q", l.Evidence)
 	}
 	letGo(t, held)
 
 	held = tryHold(t, withKernelLock(file))
-	if l := notHad(t, file); l.Evidence != lock.EvidenceSameProcess {
+	if l := notHad(t, file); l.Evidence != evidence.SameProcess {
 		t.Errorf("%q", l.Evidence)
 	}
 	letGo(t, held)
@@ -317,10 +318,10 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 		"Acquire":    file.Acquire,
 	} {
 		_, err := acquire(context.Background())
-		if !errors.Is(err, lock.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) {
+		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
-		if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+		if locked := new(lock.LockedError); errors.As(err, &locked) {
 			t.Errorf("%s: %v is not contention", name, err)
 		}
 		if err != nil && !strings.Contains(err.Error(), file.Path) {
@@ -360,7 +361,7 @@ func TestFallback_ForeignHost(t *testing.T) {
 			putClaim(t, file.Path, claim)
 			if !test.dead {
 				before := treeState(t, filepath.Dir(file.Path))
-				if l := notHad(t, file); l.Evidence != lock.EvidenceForeignHost {
+				if l := notHad(t, file); l.Evidence != evidence.ForeignHost {
 					t.Errorf("%q", l.Evidence)
 				}
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))

@@ -60,11 +60,11 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 
 func TestFence_LayoutInSibling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	putFile(t, path+".flock", []byte("XY"), time.Time{})
+	putFile(t, path+".flock", nil, time.Time{})
 	before, err := os.Lstat(path + ".flock")
 	check(t, err)
 	fence := fenceOf(t, lock.File{Path: path})
-	if got, want := string(getFile(t, path+".flock"))[:23], fmt.Sprintf("XY%020d\n", fence); got != want {
+	if got, want := string(getFile(t, path+".flock"))[:23], fmt.Sprintf("\x00\x00%020d\n", fence); got != want {
 		t.Errorf("sibling has %q, want %q", got, want)
 	}
 	after, err := os.Lstat(path + ".flock")
@@ -74,7 +74,7 @@ func TestFence_LayoutInSibling(t *testing.T) {
 
 	// A known number is read, and raised.
 	const known = int64(4e15)
-	putFile(t, path+".flock", fmt.Appendf(nil, "XY%020d\n", known), time.Time{})
+	putFile(t, path+".flock", fmt.Appendf(nil, "\x00\x00%020d\n", known), time.Time{})
 	if got := fenceOf(t, lock.File{Path: path}); got != known+1 {
 		t.Errorf("after %d came %d", known, got)
 	}
@@ -95,7 +95,7 @@ func TestFence_NotAskedForIsNotWritten(t *testing.T) {
 func TestFence_SurvivesNULs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	content := strings.Repeat("\x00", 100)
-	putFile(t, path+".flock", []byte(content), time.Time{})
+	putSibling(t, path, content)
 	before := time.Now().UnixMicro()
 	fence := fenceOf(t, lock.File{Path: path})
 	if fence < before {

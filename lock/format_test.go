@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -11,52 +10,23 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// FuzzClaim_Encode: what we write is what package json would write.
-func FuzzClaim_Encode(f *testing.F) {
-	for _, s := range []string{"", "push", `a "b" \ <c> & d`, "tab\tline\nNUL\x00", "ümlaut \u2028 \U0001f512", "\xff\xfe", "\x7f"} {
-		f.Add(s, s, 4242, uint64(0), int64(1767323045678901234))
-		f.Add("x", s, -1, uint64(1<<63), int64(0))
-	}
-	f.Fuzz(func(t *testing.T, cmd, other string, pid int, n uint64, ns int64) {
-		claim := lock.LockInfo{
-			PID: pid, CreatedAt: time.Unix(0, ns).In(time.FixedZone("", int(ns%86400))), Cmd: cmd, OwnerPID: int(n % (1 << 31)),
-			Nonce: other, Hostname: cmd, BootID: other, PIDNamespace: n, TimeNamespace: n / 2, Start: n / 3, PIDFD: n / 5,
-			KernelLock: cmd, Mode: other, StaleAfter: time.Duration(n / 7),
-		}
-		if n%2 == 1 {
-			claim.RenewedAt = time.Unix(ns%1e9, 0).UTC()
-		}
-		var want bytes.Buffer
-		if err := json.NewEncoder(&want).Encode(claim); err != nil {
-			t.Skip("package json can't write it, so there is nothing to compare with: ", err)
-		}
-		got, err := lock.EncodeClaim(&claim)
-		got = bytes.Replace(got, []byte(`,"holdfast":1,"released":false`), nil, 1)
-		if err != nil && want.Len() > 64<<10 {
-			return
-		}
-		if err != nil || !bytes.Equal(got, want.Bytes()) {
-			t.Errorf("%s (%v), want\n%s", got, err, want.Bytes())
-		}
-	})
-}
-
 // sign is another program's lock file: "owner 4242".
-func sign(data []byte) (lock.LockInfo, error) {
+func sign(data []byte) (evidence.Claim, error) {
 	var seen struct {
 		PID   int       `json:"pid"`
 		Owner string    `json:"owner"`
 		When  time.Time `json:"when"`
 	}
 	if err := json.Unmarshal(data, &seen); err != nil {
-		return lock.LockInfo{}, err
+		return evidence.Claim{}, err
 	}
 	if seen.Owner == "" || seen.When.IsZero() {
-		return lock.LockInfo{}, errors.New("no owner, or no time")
+		return evidence.Claim{}, errors.New("no owner, or no time")
 	}
-	return lock.LockInfo{PID: seen.PID, CreatedAt: seen.When, Cmd: seen.Owner}, nil
+	return evidence.Claim{PID: seen.PID, CreatedAt: seen.When, Cmd: seen.Owner}, nil
 }
 
 // signed is a lock whose lock file another program can read.
@@ -64,7 +34,7 @@ func signed(t *testing.T, owner string) lock.File {
 	return lock.File{
 		Path: filepath.Join(t.TempDir(), "lock"),
 		Format: &lock.Format{
-			Fields: func(c lock.LockInfo) map[string]string {
+			Fields: func(c evidence.Claim) map[string]string {
 				return map[string]string{"owner": owner, "when": c.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n"}
 			},
 			Parse: sign,
@@ -115,7 +85,7 @@ func TestFile_FieldsRefused(t *testing.T) {
 		"too large":   {"x": strings.Repeat("x", 64<<10)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Format: &lock.Format{Fields: func(lock.LockInfo) map[string]string { return fields }}}
+			f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Format: &lock.Format{Fields: func(evidence.Claim) map[string]string { return fields }}}
 			if err := tryErr(t, f); !errors.Is(err, lock.ErrInvalidName) {
 				t.Errorf("error is %v", err)
 			}
@@ -127,10 +97,10 @@ func TestFile_FieldsRefused(t *testing.T) {
 // TestFile_ParseRefused: a Parse that can't be is an error that says so, before anybody is shut
 // out by a file that it makes or takes for nobody's; and nothing is left.
 func TestFile_ParseRefused(t *testing.T) {
-	for want, parse := range map[string]func([]byte) (lock.LockInfo, error){
-		"neither an error nor a CreatedAt":         func([]byte) (lock.LockInfo, error) { return lock.LockInfo{PID: 1}, nil },
-		"of this File's own: no usable pid":        func([]byte) (lock.LockInfo, error) { return lock.LockInfo{CreatedAt: time.Now()}, nil },
-		"can't read a claim of this File's own: x": func([]byte) (lock.LockInfo, error) { return lock.LockInfo{}, errors.New("x") },
+	for want, parse := range map[string]func([]byte) (evidence.Claim, error){
+		"neither an error nor a CreatedAt":         func([]byte) (evidence.Claim, error) { return evidence.Claim{PID: 1}, nil },
+		"of this File's own: no usable pid":        func([]byte) (evidence.Claim, error) { return evidence.Claim{CreatedAt: time.Now()}, nil },
+		"can't read a claim of this File's own: x": func([]byte) (evidence.Claim, error) { return evidence.Claim{}, errors.New("x") },
 	} {
 		f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Format: &lock.Format{Parse: parse}}
 		if err := tryErr(t, f); !errors.Is(err, lock.ErrInvalidName) || !strings.Contains(err.Error(), want) {
@@ -156,13 +126,13 @@ func TestFile_Parse(t *testing.T) {
 	gone := `"pid":2147483646,"when":"2020-01-02T03:04:05Z"`
 	for _, test := range []struct {
 		name, content string
-		evidence      lock.Evidence // "": taken over
+		evidence      evidence.Evidence // "": taken over
 	}{
 		{"dead", `{"owner":"other",` + gone + `}`, ""},
-		{"no owner, dead", `{"created_at":"2020-01-02T03:04:05Z",` + gone + `}`, lock.EvidenceNotALockFile},
-		{"no pid", `{"owner":"other","when":"2020-01-02T03:04:05Z"}`, lock.EvidenceNotALockFile},
-		{"empty", ``, lock.EvidenceNotALockFile},
-		{"garbage", `{"pid":`, lock.EvidenceNotALockFile},
+		{"no owner, dead", `{"created_at":"2020-01-02T03:04:05Z",` + gone + `}`, evidence.NotALockFile},
+		{"no pid", `{"owner":"other","when":"2020-01-02T03:04:05Z"}`, evidence.NotALockFile},
+		{"empty", ``, evidence.NotALockFile},
+		{"garbage", `{"pid":`, evidence.NotALockFile},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := signed(t, "me")
@@ -186,7 +156,7 @@ func TestFile_Parse(t *testing.T) {
 // package json reads as the same.
 func TestFields_OwnNames(t *testing.T) {
 	for _, name := range []string{"pid", "Released", "MODE", "Boot_ID"} {
-		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Format: &lock.Format{Fields: func(lock.LockInfo) map[string]string {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Format: &lock.Format{Fields: func(evidence.Claim) map[string]string {
 			return map[string]string{name: "x"}
 		}}}
 		if _, err := f.TryAcquire(t.Context()); !errors.Is(err, lock.ErrInvalidName) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -192,7 +193,7 @@ func TestHostile_ReadOnlyFilesystem(t *testing.T) {
 	remount(syscall.MS_RDONLY)
 	before := treeState(t, dir)
 	for mode, in := range modes {
-		for file, state := range map[*lock.File]lock.State{&free: lock.StateFree, &dead: lock.StateDead, &marked: lock.StateDead, &bare: lock.StateFree} {
+		for file, state := range map[*lock.File]evidence.State{&free: evidence.Free, &dead: evidence.Dead, &marked: evidence.Dead, &bare: evidence.Free} {
 			promptly(t, "it", func() {
 				fails(t, in(*file), syscall.EROFS)
 				_, err := in(*file).Acquire(context.Background())

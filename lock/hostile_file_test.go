@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestHostile_LockPath: what is no file is somebody else's lock, whatever its age,
@@ -32,11 +34,11 @@ func TestHostile_LockPath(t *testing.T) {
 					file = in(file)
 					untouched(t, dir, func() {
 						_, err := file.TryAcquire(context.Background())
-						if l := asLocked(t, err); l.Evidence != lock.EvidenceNotALockFile || l.Info != nil || l.Path != path {
+						if l := asLocked(t, err); l.Evidence != evidence.NotALockFile || l.Info != nil || l.Path != path {
 							t.Errorf("TryAcquire: %+v", l)
 						}
 						status, err := file.Inspect(context.Background())
-						if err != nil || status.State != lock.StateUnknown || status.Evidence != lock.EvidenceNotALockFile {
+						if err != nil || status.State != evidence.Unknown || status.Evidence != evidence.NotALockFile {
 							t.Errorf("Inspect: %+v, %v", status, err)
 						}
 						_, err = file.Break(context.Background())
@@ -71,7 +73,7 @@ func TestHostile_HugeFile(t *testing.T) {
 			for _, file := range []lock.File{{Path: path}, {Path: path, StaleAfter: time.Hour}} {
 				untouched(t, dir, func() {
 					_, err := in(file).TryAcquire(context.Background())
-					if l := asLocked(t, err); l.Evidence != lock.EvidenceNotALockFile {
+					if l := asLocked(t, err); l.Evidence != evidence.NotALockFile {
 						t.Errorf("%+v", l)
 					}
 				})
@@ -90,7 +92,7 @@ func TestHostile_SizeLimit(t *testing.T) {
 	for _, test := range []struct {
 		size int
 		had  bool
-	}{{lock.MaxClaim, true}, {lock.MaxClaim + 1, false}} {
+	}{{evidence.MaxClaim, true}, {evidence.MaxClaim + 1, false}} {
 		path := filepath.Join(t.TempDir(), "lock")
 		putFile(t, path, []byte(claim+strings.Repeat(" ", test.size-len(claim))), time.Time{})
 		held, err := lock.File{Path: path}.TryAcquire(context.Background())
@@ -108,7 +110,7 @@ func TestHostile_SizeLimit(t *testing.T) {
 // TestHostile_Content: what can't be a claim proves nothing. It is not a holder
 // that is dead, nor one that has a pid or a time.
 func TestHostile_Content(t *testing.T) {
-	for name, content := range notClaims {
+	for name, content := range testkit.NotClaims {
 		for mode, in := range modes {
 			if name == "NUL bytes" && mode == "kernel lock" {
 				continue // they do prove something: see TestEvidence_OnDisk
@@ -121,11 +123,11 @@ func TestHostile_Content(t *testing.T) {
 					file = in(file.WithPIDAlive(func(int) bool { return false }))
 					untouched(t, dir, func() {
 						_, err := file.TryAcquire(context.Background())
-						if l := asLocked(t, err); l.State != lock.StateUnknown || l.Info != nil {
+						if l := asLocked(t, err); l.State != evidence.Unknown || l.Info != nil {
 							t.Errorf("%+v", l)
 						}
 						status, err := file.Inspect(context.Background())
-						if err != nil || status.State != lock.StateUnknown || status.Info != nil {
+						if err != nil || status.State != evidence.Unknown || status.Info != nil {
 							t.Errorf("%+v, %v", status, err)
 						}
 					})
@@ -158,7 +160,7 @@ func TestHostile_DataByMistake(t *testing.T) {
 				file := in(lock.File{Path: path})
 				untouched(t, dir, func() {
 					_, err := file.TryAcquire(context.Background())
-					if l := asLocked(t, err); l.Evidence != lock.EvidenceNotALockFile || l.Info != nil {
+					if l := asLocked(t, err); l.Evidence != evidence.NotALockFile || l.Info != nil {
 						t.Errorf("%+v", l)
 					}
 					ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestHostile_NoDescriptors: however few descriptors are left, the lock is had or
@@ -116,7 +117,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		file := path("required")
 		file.RequireKernelLock = true
 		_, err := file.TryAcquire(context.Background())
-		if !errors.Is(err, lock.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "ramfs") {
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "ramfs") {
 			t.Errorf("error is %v", err)
 		}
 		isAbsent(t, file.Path)
@@ -130,10 +131,10 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		if first.KernelLock != "" || first.RenewedAt.IsZero() {
 			t.Errorf("claim is %+v", first)
 		}
-		if l := notHad(t, file); l.Evidence != lock.EvidenceKernelLockHeld {
+		if l := notHad(t, file); l.Evidence != evidence.KernelLockHeld {
 			t.Errorf("%q", l.Evidence)
 		}
-		if l := notHad(t, file.WithoutKernelLock()); l.Evidence != lock.EvidenceSameProcess {
+		if l := notHad(t, file.WithoutKernelLock()); l.Evidence != evidence.SameProcess {
 			t.Errorf("%q", l.Evidence)
 		}
 		eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
@@ -158,15 +159,15 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 	self, dead := ownClaim(t), formerClaim(t)
 	for _, test := range []struct {
 		name     string
-		base     lock.LockInfo
-		change   func(*lock.LockInfo)
-		evidence lock.Evidence // of a dead holder, if it is of StateDead
+		base     evidence.Claim
+		change   func(*evidence.Claim)
+		evidence evidence.Evidence // of a dead holder, if it is of StateDead
 	}{
-		{"a free kernel lock proves nothing", self, func(c *lock.LockInfo) { c.PIDNamespace = 1 }, lock.EvidenceForeignNamespace},
-		{"with the process gone it does", dead, nil, lock.EvidencePIDReused},
-		{"an earlier boot may be another machine's", self, func(c *lock.LockInfo) { c.BootID = "another" }, lock.EvidenceForeignHost},
-		{"age", self, func(c *lock.LockInfo) { c.BootID, c.CreatedAt = "another", time.Now().Add(-3*time.Hour) }, lock.EvidenceAged},
-		{"a bare pid may be another machine's", lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()}, nil, lock.EvidenceForeignHost},
+		{"a free kernel lock proves nothing", self, func(c *evidence.Claim) { c.PIDNamespace = 1 }, evidence.ForeignNamespace},
+		{"with the process gone it does", dead, nil, evidence.PIDReused},
+		{"an earlier boot may be another machine's", self, func(c *evidence.Claim) { c.BootID = "another" }, evidence.ForeignHost},
+		{"age", self, func(c *evidence.Claim) { c.BootID, c.CreatedAt = "another", time.Now().Add(-3*time.Hour) }, evidence.Aged},
+		{"a bare pid may be another machine's", evidence.Claim{PID: 2147483647, CreatedAt: time.Now()}, nil, evidence.ForeignHost},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := path(strings.ReplaceAll(test.name, " ", "-"))
@@ -180,7 +181,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 			if err != nil || status.Evidence != test.evidence {
 				t.Errorf("Inspect: %+v, %v; want %q", status, err, test.evidence)
 			}
-			if stateOf[test.evidence] == lock.StateDead {
+			if status.State == evidence.Dead {
 				letGo(t, tryHold(t, file))
 			} else if l := notHad(t, file); l.Evidence != test.evidence {
 				t.Errorf("%q, want %q", l.Evidence, test.evidence)
@@ -192,7 +193,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		file := path("incomplete")
 		putFile(t, file.Path, nil, time.Time{})
 		mark(t, file.Path)
-		if l := notHad(t, file); l.Evidence != lock.EvidenceUnreadable {
+		if l := notHad(t, file); l.Evidence != evidence.Unreadable {
 			t.Errorf("%q", l.Evidence)
 		}
 	})

@@ -61,7 +61,7 @@ func TestHostile_Path(t *testing.T) {
 				} else if want != nil && !errors.Is(err, want) {
 					t.Errorf("%s: %v, want %v", what, err, want)
 				}
-				if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+				if locked := new(lock.LockedError); errors.As(err, &locked) {
 					t.Errorf("%s: %v is not contention", what, err)
 				}
 			}
@@ -86,7 +86,7 @@ func TestHostile_LongName(t *testing.T) {
 				file := in(lock.File{Path: filepath.Join(dir, strings.Repeat("x", n))})
 				held, err := file.TryAcquire(context.Background())
 				if err != nil {
-					if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+					if locked := new(lock.LockedError); errors.As(err, &locked) {
 						t.Errorf("%d bytes: %v is not contention", n, err)
 					}
 					if got := names(t, dir); got != "" {

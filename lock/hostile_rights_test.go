@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // Rights.
@@ -82,7 +83,7 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			// It can't be taken over either, as long as nobody may write the folder; and
 			// nobody is said to have it.
 			wantSystemError(t, get(t, waiter).err, fs.ErrPermission)
-			if s, err := file.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
+			if s, err := file.Inspect(t.Context()); err != nil || s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
 				t.Errorf("%+v, %v", s, err)
 			}
 			chmod(t, dir, 0o700)
@@ -129,10 +130,10 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 		for _, f := range []lock.File{file, aged, file.WithoutKernelLock()} {
 			before, err := os.Lstat(file.Path)
 			check(t, err)
-			if l := notHad(t, f); l.State != lock.StateUnknown || l.Evidence != lock.EvidenceNotPermitted || l.Info != nil {
+			if l := notHad(t, f); l.State != evidence.Unknown || l.Evidence != evidence.NotPermitted || l.Info != nil {
 				t.Errorf("%+v", l)
 			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateUnknown || s.Evidence != lock.EvidenceNotPermitted {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Unknown || s.Evidence != evidence.NotPermitted {
 				t.Errorf("%+v, %v", s, err)
 			}
 			if after, err := os.Lstat(file.Path); err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -33,11 +34,11 @@ func TestHostile_Sibling(t *testing.T) {
 			})
 			// Looking does not wait either, whatever it finds.
 			untouched(t, dir, func() {
-				if status, err := file.Inspect(context.Background()); err == nil && status.State == lock.StateHeld {
+				if status, err := file.Inspect(context.Background()); err == nil && status.State == evidence.Held {
 					t.Errorf("Inspect: %+v", status)
 				}
 			})
-			putClaim(t, file.Path, lock.LockInfo{PID: 2147483647, CreatedAt: time.Now()})
+			putClaim(t, file.Path, evidence.Claim{PID: 2147483647, CreatedAt: time.Now()})
 			untouched(t, dir, func() { fails(t, file, kinds...) })
 			untouched(t, dir, func() { file.Inspect(context.Background()) })
 		})
@@ -123,7 +124,7 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 		if err == nil {
 			t.Fatal("the lock was had")
 		}
-		if locked := new(lock.ErrLocked); errors.As(err, &locked) || !strings.Contains(err.Error(), ".flock") {
+		if locked := new(lock.LockedError); errors.As(err, &locked) || !strings.Contains(err.Error(), ".flock") {
 			t.Errorf("error is %v", err)
 		}
 		isAbsent(t, file.Path)
@@ -142,6 +143,27 @@ func TestHostile_SiblingContent(t *testing.T) {
 	untouched(t, dir, func() { letGo(t, tryHold(t, file)) })
 }
 
+// TestHostile_SiblingContent_Fallback: so it does for a holder without kernel locks, who opens it
+// anew each time, and keeps it open at none.
+func TestHostile_SiblingContent_Fallback(t *testing.T) {
+	file := fallbackFile(t)
+	dir := filepath.Dir(file.Path)
+	held := tryHold(t, file)
+	putFile(t, file.Path+".flock", []byte("somebody's"), time.Now().Add(-time.Hour))
+	untouched(t, dir, func() {
+		if err := held.Note("x"); err == nil {
+			t.Error("noted in somebody's data")
+		}
+		if fence, err := held.Fence(); err == nil {
+			t.Errorf("fence %d was kept in somebody's data", fence)
+		}
+	})
+	letGo(t, held)
+	if open := openBelow(t, dir); open != "" {
+		t.Errorf("open files: %q", open)
+	}
+}
+
 // TestHostile_Marker: as for the lock file.
 func TestHostile_Marker(t *testing.T) {
 	for what := range intruders {
@@ -149,7 +171,7 @@ func TestHostile_Marker(t *testing.T) {
 			t.Run(what+", "+mode, func(t *testing.T) {
 				dir := t.TempDir()
 				path := filepath.Join(dir, "lock")
-				putClaim(t, path, lock.LockInfo{PID: 2147483647, CreatedAt: time.Unix(0, 0)})
+				putClaim(t, path, evidence.Claim{PID: 2147483647, CreatedAt: time.Unix(0, 0)})
 				put(t, what, path+".reclaim")
 				for _, file := range []lock.File{
 					{Path: path},
@@ -157,7 +179,7 @@ func TestHostile_Marker(t *testing.T) {
 				} {
 					untouched(t, dir, func() {
 						_, err := in(file).TryAcquire(context.Background())
-						if l := asLocked(t, err); l.Evidence != lock.EvidenceBeingReclaimed || l.Path != path {
+						if l := asLocked(t, err); l.Evidence != evidence.BeingReclaimed || l.Path != path {
 							t.Errorf("%+v", l)
 						}
 					})

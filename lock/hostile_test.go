@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 var (
@@ -85,7 +86,7 @@ func fails(t *testing.T, f lock.File, want ...error) {
 
 func wantSystemError(t *testing.T, err error, want ...error) {
 	t.Helper()
-	if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+	if locked := new(lock.LockedError); errors.As(err, &locked) {
 		t.Errorf("%v is not contention", err)
 	}
 	for _, w := range want {
@@ -119,7 +120,7 @@ var intruders = map[string]func(t *testing.T, path string) bool{
 		return os.Symlink(path+".target", path) == nil
 	},
 	"symlink to a dead claim": func(t *testing.T, path string) bool {
-		putClaim(t, path+".target", lock.LockInfo{PID: 2147483647, CreatedAt: time.Unix(0, 0)})
+		putClaim(t, path+".target", evidence.Claim{PID: 2147483647, CreatedAt: time.Unix(0, 0)})
 		return os.Symlink(path+".target", path) == nil
 	},
 	"symlink to a directory": func(t *testing.T, path string) bool {

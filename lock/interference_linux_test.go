@@ -17,6 +17,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/internal/queue"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -35,7 +37,7 @@ func TestLinked(t *testing.T) {
 			check(t, give(f.Path, f.Path+".backup"))
 			removeSibling(t, f.Path)
 			second := tryHold(t, f)
-			first.Do("go", "locked: "+string(lock.EvidenceKernelLockHeld))
+			first.Do("go", "locked: "+string(evidence.KernelLockHeld))
 			letGo(t, second)
 			first.Do("try", "held")
 			first.Do("release", "released")
@@ -43,44 +45,40 @@ func TestLinked(t *testing.T) {
 	}
 }
 
-// TestLinkedBack: a claim that was released is put back from a hard link, or was written
-// to while it was held. Its maker lives on, and does not hold it.
+// TestLinkedBack: a claim that was released is put back from a hard link. Its maker lives on,
+// and does not hold it.
 func TestLinkedBack(t *testing.T) {
-	for name, test := range map[string]struct {
-		during, after func(path string) error
-		want          error
-	}{
-		"put back": {
-			func(path string) error { return os.Link(path, path+".backup") },
-			func(path string) error { return os.Rename(path+".backup", path) }, nil},
-		"written to": {
-			func(path string) error {
-				f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-				if err != nil {
-					return err
-				}
-				_, err = f.WriteString("\n")
-				return errors.Join(err, f.Close())
-			},
-			func(string) error { return nil }, lock.ErrLost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "written to" {
-				needsMarks(t) // of a claim that is not ours any more, only its mark can be taken away
-			}
-			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
-			held := tryHold(t, f)
-			check(t, test.during(f.Path))
-			if err := held.Release(); !errors.Is(err, test.want) {
-				t.Errorf("release: %v, want %v", err, test.want)
-			}
-			check(t, test.after(f.Path))
-			if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
-				t.Errorf("%s, %s", s.State, s.Evidence)
-			}
-			letGo(t, tryHold(t, f))
-		})
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	held := tryHold(t, f)
+	check(t, os.Link(f.Path, f.Path+".backup"))
+	letGo(t, held)
+	check(t, os.Rename(f.Path+".backup", f.Path))
+	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
+		t.Errorf("%s, %s", s.State, s.Evidence)
 	}
+	letGo(t, tryHold(t, f))
+}
+
+// TestLinkedBack_NeverHeld: so it is for a claim that was whole, and never came to its path.
+func TestLinkedBack_NeverHeld(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), StaleAfter: -1}.WithoutKernelLock()
+	var first *lock.FileHold
+	notHad(t, f.Park(func(step string) {
+		if step == lock.StepWritten && first == nil {
+			aside, err := filepath.Glob(f.Path + ".reclaim.*")
+			if err != nil || len(aside) != 1 {
+				t.Fatal(aside, err)
+			}
+			check(t, os.Link(aside[0], f.Path+".backup"))
+			first = tryHold(t, f)
+		}
+	}))
+	letGo(t, first)
+	check(t, os.Rename(f.Path+".backup", f.Path))
+	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
+		t.Errorf("%s, %s", s.State, s.Evidence)
+	}
+	letGo(t, tryHold(t, f))
 }
 
 // TestCancelledAtALook: who is cancelled while somebody looks at the file that they have
@@ -143,7 +141,7 @@ func TestReaderMeetsOthersReaders(t *testing.T) {
 	putFile(t, f.Path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
 	theirs, err := lockFile(f.Path, platform.Shared)
 	check(t, err)
-	if _, err := f.TryAcquireShared(t.Context()); asLocked(t, err).Evidence != lock.EvidenceKernelLockHeld {
+	if _, err := sharing(f).TryAcquire(t.Context()); asLocked(t, err).Evidence != evidence.KernelLockHeld {
 		t.Error(err)
 	}
 	reader := beginShared(t, f)
@@ -185,22 +183,22 @@ func TestBreakForce_Alive(t *testing.T) {
 	nonce := getClaim(t, path).Nonce
 	for name, f := range map[string]lock.File{"fallback": lock.File{Path: path}.WithoutKernelLock(), "free": {Path: path}} {
 		untouched(t, filepath.Dir(path), func() {
-			if _, err := f.BreakForce(t.Context(), nonce); asLocked(t, err).Evidence != lock.EvidenceSameProcess {
+			if _, err := f.BreakForce(t.Context(), nonce); asLocked(t, err).Evidence != evidence.SameProcess {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 	}
 	holder.Do("release", "released")
 
-	data, err := json.Marshal(lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"})
+	data, err := json.Marshal(evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"})
 	check(t, err)
 	putFile(t, path, data, time.Time{})
-	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != lock.EvidenceBeganBefore {
+	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != evidence.BeganBefore {
 		t.Error(err)
 	}
 	// Nor is a claim without a nonce to be broken by one that is empty.
 	putFile(t, path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z","hostname":"elsewhere"}`), time.Time{})
-	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), ""); asLocked(t, err).Evidence != lock.EvidenceOtherNonce {
+	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), ""); asLocked(t, err).Evidence != evidence.OtherNonce {
 		t.Error(err)
 	}
 }
@@ -213,7 +211,7 @@ func TestNotPowerLost(t *testing.T) {
 	putFile(t, f.Path, make([]byte, 64), longAgo)
 	theirs, err := os.OpenFile(f.Path, os.O_RDWR, 0)
 	check(t, err)
-	if l := asLocked(t, tryErr(t, f)); l.Evidence != lock.EvidenceUnreadable {
+	if l := asLocked(t, tryErr(t, f)); l.Evidence != evidence.Unreadable {
 		t.Error(l)
 	}
 	check(t, theirs.Close())
@@ -248,7 +246,7 @@ func TestStuck_NoThreadLeft(t *testing.T) {
 	needsTurnstile(t)
 	f := queued(t)
 	var others []*lock.FileHold
-	for range lock.MaxParked {
+	for range queue.MaxParked {
 		other := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 		others = append(others, tryHold(t, other))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -265,7 +263,7 @@ func TestStuck_NoThreadLeft(t *testing.T) {
 	if n := parks.Load(); n != 2 {
 		t.Errorf("it was overtaken at look %d; want the second", n)
 	}
-	for _, mode := range []func(context.Context) (*lock.FileHold, error){f.TryAcquireShared, f.AcquireShared} {
+	for _, mode := range []func(context.Context) (*lock.FileHold, error){sharing(f).TryAcquire, sharing(f).Acquire} {
 		held, err := mode(t.Context())
 		check(t, err)
 		letGo(t, held)
@@ -392,7 +390,7 @@ func TestOverlay_MountedAnew(t *testing.T) {
 	mount(t, "tmpfs", "") // takes the device number, as another container's would
 	mountAbove()
 	f := lock.File{Path: path, StaleAfter: -1}
-	if s := inspect(t, f); s.State != lock.StateDead || s.Evidence != lock.EvidenceKernelLockFree {
+	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.KernelLockFree {
 		t.Errorf("%s, %s", s.State, s.Evidence)
 	}
 	letGo(t, tryHold(t, f))
@@ -444,7 +442,7 @@ func withoutFlock(path string, _ *bufio.Scanner) {
 		os.Exit(1)
 	}
 	locked := func(what string, err error) {
-		if !errors.As(err, new(*lock.ErrLocked)) {
+		if !errors.As(err, new(*lock.LockedError)) {
 			fail(what, err)
 		}
 	}
@@ -452,15 +450,15 @@ func withoutFlock(path string, _ *bufio.Scanner) {
 		entries, _ := os.ReadDir("/proc/self/fd")
 		return len(entries)
 	}
-	reader, err := f.TryAcquireShared(ctx)
+	reader, err := sharing(f).TryAcquire(ctx)
 	if err != nil {
 		fail("a reader", err)
 	}
-	_, err = f.TryAcquireShared(ctx)
+	_, err = sharing(f).TryAcquire(ctx)
 	locked("another reader", err)
 	_, err = f.AcquireWithin(ctx, 10*time.Millisecond)
 	locked("a writer", err)
-	if _, err = f.BreakForce(ctx, reader.Info().Nonce); !errors.As(err, new(*lock.ErrLocked)) {
+	if _, err = f.BreakForce(ctx, reader.Info().Nonce); !errors.As(err, new(*lock.LockedError)) {
 		fail("break", err)
 	}
 	if err := reader.Release(); err != nil {
@@ -477,7 +475,7 @@ func withoutFlock(path string, _ *bufio.Scanner) {
 		}
 		required := f
 		required.RequireKernelLock = true
-		if _, err := required.Acquire(ctx); !errors.Is(err, lock.ErrUnsupported) {
+		if _, err := required.Acquire(ctx); !errors.Is(err, errors.ErrUnsupported) {
 			fail("required", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -44,45 +45,45 @@ func putMode(t *testing.T, path, content string, mode fs.FileMode) {
 // onDisk are the things that may lie at a lock's path, with what Inspect says of each.
 var onDisk = map[string]struct {
 	put      func(t *testing.T, path string)
-	state    lock.State
-	evidence lock.Evidence
+	state    evidence.State
+	evidence evidence.Evidence
 }{
-	"nothing":         {func(*testing.T, string) {}, lock.StateFree, lock.EvidenceNoLockFile},
-	"empty":           {func(t *testing.T, path string) { putMode(t, path, "", 0o600) }, lock.StateUnknown, lock.EvidenceUnreadable},
-	"empty, marked":   {func(t *testing.T, path string) { putMode(t, path, "", 0o600|fs.ModeSticky) }, lock.StateDead, lock.EvidenceIncomplete},
-	"partial":         {func(t *testing.T, path string) { putMode(t, path, `{"pid":12`, 0o600) }, lock.StateUnknown, lock.EvidenceUnreadable},
-	"partial, marked": {func(t *testing.T, path string) { putMode(t, path, `{"pid":12`, 0o600|fs.ModeSticky) }, lock.StateDead, lock.EvidenceIncomplete},
+	"nothing":         {func(*testing.T, string) {}, evidence.Free, evidence.NoLockFile},
+	"empty":           {func(t *testing.T, path string) { putMode(t, path, "", 0o600) }, evidence.Unknown, evidence.Unreadable},
+	"empty, marked":   {func(t *testing.T, path string) { putMode(t, path, "", 0o600|fs.ModeSticky) }, evidence.Dead, evidence.Incomplete},
+	"partial":         {func(t *testing.T, path string) { putMode(t, path, `{"pid":12`, 0o600) }, evidence.Unknown, evidence.Unreadable},
+	"partial, marked": {func(t *testing.T, path string) { putMode(t, path, `{"pid":12`, 0o600|fs.ModeSticky) }, evidence.Dead, evidence.Incomplete},
 	"NULs": {func(t *testing.T, path string) {
 		putFile(t, path, []byte("\x00\x00\x00"), time.Now().Add(-time.Minute)) // its maker may be at work for a second
-	}, lock.StateDead, lock.EvidencePowerLost},
-	"dead claim": {putDeadClaim, lock.StateDead, lock.EvidenceProcessGone},
+	}, evidence.Dead, evidence.PowerLost},
+	"dead claim": {putDeadClaim, evidence.Dead, evidence.ProcessGone},
 	"another host's": {func(t *testing.T, path string) {
-		putClaim(t, path, lock.LockInfo{PID: 42, CreatedAt: time.Now(), Nonce: "N", Hostname: "elsewhere", BootID: "b"})
-	}, lock.StateUnknown, lock.EvidenceForeignHost},
+		putClaim(t, path, evidence.Claim{PID: 42, CreatedAt: time.Now(), Nonce: "N", Hostname: "elsewhere", BootID: "b"})
+	}, evidence.Unknown, evidence.ForeignHost},
 	"locked, and empty": {func(t *testing.T, path string) {
 		f, err := lockFile(path, platform.Exclusive)
 		check(t, err)
 		t.Cleanup(func() { f.Close() })
-	}, lock.StateHeld, lock.EvidenceKernelLockHeld},
-	"garbage": {func(t *testing.T, path string) { putMode(t, path, "garbage", 0o600) }, lock.StateUnknown, lock.EvidenceNotALockFile},
+	}, evidence.Held, evidence.KernelLockHeld},
+	"garbage": {func(t *testing.T, path string) { putMode(t, path, "garbage", 0o600) }, evidence.Unknown, evidence.NotALockFile},
 	"garbage, marked": {func(t *testing.T, path string) { putMode(t, path, "garbage", 0o600|fs.ModeSticky) },
-		lock.StateUnknown, lock.EvidenceNotALockFile},
+		evidence.Unknown, evidence.NotALockFile},
 	"yarn.lock": {func(t *testing.T, path string) { putMode(t, path, "# yarn lockfile v1\n\n\nleft-pad@^1.3.0:\n", 0o644) },
-		lock.StateUnknown, lock.EvidenceNotALockFile},
+		evidence.Unknown, evidence.NotALockFile},
 	"flake.lock": {func(t *testing.T, path string) {
 		putMode(t, path, `{"nodes":{"root":{}},"root":"root","version":7}`, 0o644)
 	},
-		lock.StateUnknown, lock.EvidenceNotALockFile},
+		evidence.Unknown, evidence.NotALockFile},
 	"Cargo.lock": {func(t *testing.T, path string) { putMode(t, path, "version = 4\n\n[[package]]\nname = \"a\"\n", 0o644) },
-		lock.StateUnknown, lock.EvidenceNotALockFile},
-	"filelock's": {func(t *testing.T, path string) { putMode(t, path, "4242\nhost\n99\n", 0o644) }, lock.StateUnknown, lock.EvidenceNotALockFile},
+		evidence.Unknown, evidence.NotALockFile},
+	"filelock's": {func(t *testing.T, path string) { putMode(t, path, "4242\nhost\n99\n", 0o644) }, evidence.Unknown, evidence.NotALockFile},
 	"sparse": {func(t *testing.T, path string) {
 		putMode(t, path, "", 0o600)
 		check(t, os.Truncate(path, 1<<30))
-	}, lock.StateUnknown, lock.EvidenceNotALockFile},
-	"folder":  {func(t *testing.T, path string) { check(t, os.Mkdir(path, 0o700)) }, lock.StateUnknown, lock.EvidenceNotALockFile},
-	"symlink": {func(t *testing.T, path string) { check(t, os.Symlink("elsewhere", path)) }, lock.StateUnknown, lock.EvidenceNotALockFile},
-	"FIFO":    {func(t *testing.T, path string) { check(t, syscall.Mkfifo(path, 0o600)) }, lock.StateUnknown, lock.EvidenceNotALockFile},
+	}, evidence.Unknown, evidence.NotALockFile},
+	"folder":  {func(t *testing.T, path string) { check(t, os.Mkdir(path, 0o700)) }, evidence.Unknown, evidence.NotALockFile},
+	"symlink": {func(t *testing.T, path string) { check(t, os.Symlink("elsewhere", path)) }, evidence.Unknown, evidence.NotALockFile},
+	"FIFO":    {func(t *testing.T, path string) { check(t, syscall.Mkfifo(path, 0o600)) }, evidence.Unknown, evidence.NotALockFile},
 }
 
 // TestList_AgreesWithInspect: what a folder's list says of a lock is what Inspect says; and all
@@ -102,7 +103,7 @@ func TestList_AgreesWithInspect(t *testing.T) {
 				if s.State != thing.state || s.Evidence != thing.evidence {
 					t.Errorf("%s: %s, %q; want %s, %q", what, s.State, s.Evidence, thing.state, thing.evidence)
 				}
-				want := sibling || name == "x.lock" && what != "nothing" && thing.evidence != lock.EvidenceNotALockFile
+				want := sibling || name == "x.lock" && what != "nothing" && thing.evidence != evidence.NotALockFile
 				got := statuses(t, dir)
 				if want != (len(got) == 1) || len(got) > 1 {
 					t.Errorf("%s at %s, with its sibling: %v: listed %d times, want %v", what, name, sibling, len(got), want)
@@ -123,7 +124,7 @@ func TestList_NotPermitted(t *testing.T) {
 	putMode(t, f.Path, deadClaim, 0)
 	s := inspect(t, f)
 	got := statuses(t, filepath.Dir(f.Path))
-	if len(got) != 1 || got[0].State != s.State || got[0].Evidence != s.Evidence || s.Evidence != lock.EvidenceNotPermitted || !got[0].NotPermitted {
+	if len(got) != 1 || got[0].State != s.State || got[0].Evidence != s.Evidence || s.Evidence != evidence.NotPermitted || !got[0].NotPermitted {
 		t.Errorf("listed as %+v, and inspected as %+v", got, s)
 	}
 }
@@ -190,28 +191,6 @@ func TestList_Errors(t *testing.T) {
 	}
 }
 
-// TestStatus_Entries: who has a dead holder's lock is in nobody's way; readers are shown as such.
-func TestStatus_Entries(t *testing.T) {
-	key := lock.Key{Space: "s", Name: "n"}
-	waiter := []lock.Process{{PID: 9}}
-	for state, want := range map[lock.State][]int{lock.StateDead: nil, lock.StateUnknown: {7}, lock.StateHeld: {7}} {
-		all := lock.Status{State: state, Info: &lock.LockInfo{PID: 7}, Waiters: waiter}.Entries(key)
-		if len(all) != 2 || !all[0].Granted || all[1].Granted || all[1].Info.PID != 9 || !slices.Equal(all[1].BlockedBy, want) {
-			t.Errorf("%s: %+v", state, all)
-		}
-	}
-	if all := (lock.Status{State: lock.StateFree, Waiters: waiter}).Entries(key); len(all) != 1 || all[0].Granted || len(all[0].BlockedBy) != 0 {
-		t.Errorf("free: %+v", all)
-	}
-	for _, shared := range []bool{true, false} {
-		all := lock.Status{State: lock.StateHeld, Shared: shared, Processes: []lock.Process{{PID: 7}, {PID: 8}}}.Entries(key)
-		want := map[bool]string{true: "shared"}[shared]
-		if len(all) != 2 || all[0].Info.PID != 7 || all[1].Info.PID != 8 || all[0].Info.Mode != want || all[1].Info.Mode != want {
-			t.Errorf("shared %v: %+v", shared, all)
-		}
-	}
-}
-
 // TestDir_TriesDoNotWait: neither of the two that only try.
 func TestDir_TriesDoNotWait(t *testing.T) {
 	key := lock.Key{Space: "s", Name: "n"}
@@ -219,12 +198,12 @@ func TestDir_TriesDoNotWait(t *testing.T) {
 	defer cancel()
 	d := lock.Dir{Path: t.TempDir()}
 	holdKey(t, d, key)
-	d.File.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.EventWaiting {
+	d.File.Observe = func(e lock.Event) {
+		if e.Kind == lock.EventWaiting && e.Duration == 0 {
 			t.Error("it waits")
 			cancel()
 		}
-	})
+	}
 	for _, try := range []func(context.Context, lock.Key) (lock.Hold, error){d.TryAcquire, d.TryAcquireShared} {
 		_, err := try(ctx, key)
 		asLocked(t, err)
@@ -239,14 +218,14 @@ func TestDir_ListBySettings(t *testing.T) {
 		file    lock.File
 		content string
 		age     time.Duration
-		want    lock.State // "": it is not listed
+		want    evidence.State // "": it is not listed
 	}{
-		"empty":                       {lock.File{}, "", 0, lock.StateUnknown},
-		"empty, and aged":             {lock.File{StaleAfter: time.Hour}, "", 2 * time.Hour, lock.StateDead},
+		"empty":                       {lock.File{}, "", 0, evidence.Unknown},
+		"empty, and aged":             {lock.File{StaleAfter: time.Hour}, "", 2 * time.Hour, evidence.Dead},
 		"garbage":                     {lock.File{}, "garbage", 0, ""},
-		"garbage, where age counts":   {lock.File{StaleAfter: time.Hour}, "garbage", 0, lock.StateUnknown},
-		"garbage, and aged":           {lock.File{StaleAfter: time.Hour}, "garbage", 2 * time.Hour, lock.StateDead},
-		"another format":              {lock.File{Format: onlyPID}, "pid 1\n", 0, lock.StateHeld},
+		"garbage, where age counts":   {lock.File{StaleAfter: time.Hour}, "garbage", 0, evidence.Unknown},
+		"garbage, and aged":           {lock.File{StaleAfter: time.Hour}, "garbage", 2 * time.Hour, evidence.Dead},
+		"another format":              {lock.File{Format: onlyPID}, "pid 1\n", 0, evidence.Held},
 		"garbage, in another format":  {lock.File{Format: onlyPID}, "garbage", 0, ""},
 		"ours, where another is read": {lock.File{Format: onlyPID}, deadClaim, 0, ""},
 	} {
@@ -257,7 +236,7 @@ func TestDir_ListBySettings(t *testing.T) {
 		s := inspect(t, f)
 		entries, errs := listed(d)
 		if test.want == "" {
-			if len(entries) != 0 || len(errs) != 0 || s.Evidence != lock.EvidenceNotALockFile {
+			if len(entries) != 0 || len(errs) != 0 || s.Evidence != evidence.NotALockFile {
 				t.Errorf("%s: listed %+v, %v; inspected %+v", name, entries, errs, s)
 			}
 			continue
@@ -269,10 +248,10 @@ func TestDir_ListBySettings(t *testing.T) {
 }
 
 // onlyPID is a format of another program's: "pid 1".
-var onlyPID = &lock.Format{Parse: func(data []byte) (lock.LockInfo, error) {
+var onlyPID = &lock.Format{Parse: func(data []byte) (evidence.Claim, error) {
 	var pid int
 	if _, err := fmt.Sscanf(string(data), "pid %d", &pid); err != nil {
-		return lock.LockInfo{}, err
+		return evidence.Claim{}, err
 	}
-	return lock.LockInfo{PID: pid, CreatedAt: time.Now()}, nil
+	return evidence.Claim{PID: pid, CreatedAt: time.Now()}, nil
 }}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // fakeHold is a hold of no lock.
@@ -20,7 +21,7 @@ type fakeHold struct {
 	release  func() error
 }
 
-func (h *fakeHold) Info() lock.LockInfo                            { return lock.LockInfo{PID: 1} }
+func (h *fakeHold) Info() evidence.Claim                           { return evidence.Claim{PID: 1} }
 func (h *fakeHold) Fence() (int64, error)                          { return 1, nil }
 func (h *fakeHold) Lost() <-chan struct{}                          { return h.contexts.Lost() }
 func (h *fakeHold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
@@ -45,7 +46,10 @@ func (l *fakeLocker) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, e
 	return l.get(ctx, "try", key, l.try)
 }
 
-func (l *fakeLocker) List(context.Context) iter.Seq2[lock.Entry, error] { panic("not asked for") }
+func (l *fakeLocker) Inspect(context.Context, lock.Key) (lock.Status, error) {
+	panic("not asked for")
+}
+func (l *fakeLocker) List(context.Context) iter.Seq2[lock.Status, error] { panic("not asked for") }
 
 func (l *fakeLocker) identity(key lock.Key) any {
 	if l.alias != nil {
@@ -57,7 +61,7 @@ func (l *fakeLocker) identity(key lock.Key) any {
 func (l *fakeLocker) get(ctx context.Context, how string, key lock.Key, refuse func(context.Context, lock.Key) error) (lock.Hold, error) {
 	l.calls = append(l.calls, fmt.Sprint(how, " ", key))
 	if engine.HoldOf(ctx, l.identity(key)) != nil {
-		return nil, &lock.ErrLocked{Path: key.String(), Cause: lock.ErrReentrant}
+		return nil, &lock.LockedError{Status: lock.Status{Path: key.String()}, Cause: lock.ErrReentrant}
 	}
 	if refuse != nil {
 		if err := refuse(ctx, key); err != nil {
@@ -100,7 +104,7 @@ func TestLockerDo(t *testing.T) {
 	for _, fnErr := range []error{nil, mine} {
 		for _, releaseErr := range []error{nil, lock.ErrLost} {
 			l := &fakeLocker{release: func(lock.Key) error { return releaseErr }}
-			fn := func(ctx context.Context) error {
+			fn := func(ctx context.Context, _ lock.Hold) error {
 				if engine.HoldOf(ctx, keyA) == nil {
 					t.Error("the context does not carry the hold")
 				}
@@ -126,11 +130,11 @@ func TestLockerDo(t *testing.T) {
 // TestLockerDo_NotAcquired: contention is an error for Do and none for TryDo; what else
 // is wrong is one for both.
 func TestLockerDo_NotAcquired(t *testing.T) {
-	fn := func(context.Context) error {
+	fn := func(context.Context, lock.Hold) error {
 		t.Error("called without the lock")
 		return nil
 	}
-	locked := fmt.Errorf("wrapped: %w", &lock.ErrLocked{Path: "x"})
+	locked := fmt.Errorf("wrapped: %w", &lock.LockedError{Status: lock.Status{Path: "x"}})
 	for _, refusal := range []error{locked, errFake} {
 		l := &fakeLocker{acquire: failWith(refusal), try: failWith(refusal)}
 		if err := lock.Do(t.Context(), l, keyA, fn); err != refusal {
@@ -236,10 +240,10 @@ func TestAcquireWithin_Locker(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	busy := failWith(&lock.ErrLocked{Path: "x"})
+	busy := failWith(&lock.LockedError{Status: lock.Status{Path: "x"}})
 	late := func(ctx context.Context, _ lock.Key) error {
 		<-ctx.Done()
-		return &lock.ErrLocked{Path: "x", Cause: lock.ErrTimeout}
+		return &lock.LockedError{Status: lock.Status{Path: "x"}, Cause: lock.ErrTimeout}
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

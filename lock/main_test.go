@@ -32,7 +32,10 @@ func TestMain(m *testing.M) {
 }
 
 // What these tests have from testkit.
-type child = testkit.Child
+type (
+	child     = testkit.Child
+	fileState = testkit.FileState
+)
 
 var (
 	start      = testkit.Start
@@ -40,6 +43,8 @@ var (
 	eventually = testkit.Eventually
 	promptly   = testkit.Promptly
 	names      = testkit.Names
+	treeState  = testkit.TreeState
+	sameTree   = testkit.SameTree
 
 	needsTurnstile  = testkit.NeedsTurnstile
 	needsMarks      = testkit.NeedsMarks
@@ -60,7 +65,7 @@ func holder(path string, orders *bufio.Scanner) {
 		case "try":
 			var err error
 			held, err = lock.File{Path: path, Cmd: "holder"}.TryAcquire(context.Background())
-			var locked *lock.ErrLocked
+			var locked *lock.LockedError
 			switch {
 			case errors.As(err, &locked):
 				fmt.Println("locked")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestMarker_GoneAtALook: a marker that has gone by the time that its lock is had is in
@@ -47,7 +48,7 @@ func TestMarker_ReplacedWhileMade(t *testing.T) {
 					before = treeState(t, filepath.Dir(file.Path))
 				}
 			}))
-			if l.Evidence != lock.EvidenceBeingReclaimed {
+			if l.Evidence != evidence.BeingReclaimed {
 				t.Errorf("evidence is %q", l.Evidence)
 			}
 			sameTree(t, before, treeState(t, filepath.Dir(file.Path)))

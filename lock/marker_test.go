@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -20,9 +21,9 @@ func TestMarker_OfTheLiving(t *testing.T) {
 	alive.KernelLock = ""
 	for name, put := range map[string]func(t *testing.T, marker string){
 		"this process":      func(t *testing.T, marker string) { putClaim(t, marker, alive) },
-		"a pid that exists": func(t *testing.T, marker string) { putClaim(t, marker, lock.LockInfo{PID: 1, CreatedAt: time.Now()}) },
+		"a pid that exists": func(t *testing.T, marker string) { putClaim(t, marker, evidence.Claim{PID: 1, CreatedAt: time.Now()}) },
 		"another host": func(t *testing.T, marker string) {
-			putClaim(t, marker, lock.LockInfo{PID: 1, Hostname: "elsewhere", CreatedAt: time.Now()})
+			putClaim(t, marker, evidence.Claim{PID: 1, Hostname: "elsewhere", CreatedAt: time.Now()})
 		},
 		"unreadable":          func(t *testing.T, marker string) { putFile(t, marker, []byte("{}"), time.Time{}) },
 		"somebody's old data": func(t *testing.T, marker string) { putFile(t, marker, []byte("data"), time.Now().Add(-1000*time.Hour)) },
@@ -36,7 +37,7 @@ func TestMarker_OfTheLiving(t *testing.T) {
 				putClaim(t, file.Path, formerClaim(t))
 				put(t, file.Path+".reclaim")
 				before := treeState(t, filepath.Dir(file.Path), "lock.flock")
-				if l := notHad(t, file); l.Path != file.Path || l.Evidence != lock.EvidenceBeingReclaimed {
+				if l := notHad(t, file); l.Path != file.Path || l.Evidence != evidence.BeingReclaimed {
 					t.Errorf("locked is %q, %q; want the lock, and the marker as the reason", l.Path, l.Evidence)
 				}
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path), "lock.flock"))
@@ -53,7 +54,7 @@ func TestMarker_OfTheDead(t *testing.T) {
 	dead := formerClaim(t)
 	marker := dead
 	marker.Nonce = "DEADMARKER"
-	aged := lock.LockInfo{PID: os.Getpid(), CreatedAt: time.Now().Add(-3 * time.Hour)} // before this process began
+	aged := evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now().Add(-3 * time.Hour)} // before this process began
 	putDead := func(t *testing.T, path string) { putClaim(t, path, marker) }
 	for _, test := range []struct {
 		name string
@@ -121,7 +122,7 @@ func TestMarker_RaceForTheDead(t *testing.T) {
 						ready.Done()
 						<-gun
 						held, err := file.TryAcquire(context.Background())
-						if locked := new(lock.ErrLocked); err != nil && !errors.As(err, &locked) {
+						if locked := new(lock.LockedError); err != nil && !errors.As(err, &locked) {
 							t.Errorf("round %d: %v", round, err)
 						}
 						results[i] = held
@@ -159,8 +160,8 @@ func TestMarker_SlowJudge(t *testing.T) {
 	file := fallbackFile(t)
 	marker := file.Path + ".reclaim"
 	old := time.Now().Add(-time.Hour)
-	putClaim(t, file.Path, lock.LockInfo{PID: holder, CreatedAt: old})
-	putClaim(t, marker, lock.LockInfo{PID: reclaimer, CreatedAt: old})
+	putClaim(t, file.Path, evidence.Claim{PID: holder, CreatedAt: old})
+	putClaim(t, marker, evidence.Claim{PID: reclaimer, CreatedAt: old})
 
 	working, goOn := make(chan struct{}), make(chan struct{})
 	results := make(chan *lock.FileHold, 1)
@@ -191,7 +192,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 	if before == nil {
 		t.Fatal("the marker was not judged")
 	}
-	if l.Path != file.Path || l.Evidence != lock.EvidenceBeingReclaimed {
+	if l.Path != file.Path || l.Evidence != evidence.BeingReclaimed {
 		t.Errorf("locked is %q, %q", l.Path, l.Evidence)
 	}
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
@@ -210,7 +211,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 // another has reclaimed the lock.
 func TestMarker_SlowReclaimer(t *testing.T) {
 	file := fallbackFile(t)
-	putClaim(t, file.Path, lock.LockInfo{PID: 999999, CreatedAt: time.Now()})
+	putClaim(t, file.Path, evidence.Claim{PID: 999999, CreatedAt: time.Now()})
 	dead := func(int) bool { return false }
 	var quick *lock.FileHold
 	slow := file.WithPIDAlive(func(int) bool {

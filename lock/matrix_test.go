@@ -121,10 +121,10 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 
 	try := file.TryAcquire
 	if other == "try-shared" {
-		try = file.TryAcquireShared
+		try = sharing(file).TryAcquire
 	}
 	held, err := try(t.Context())
-	locked := new(lock.ErrLocked)
+	locked := new(lock.LockedError)
 	if err != nil && !errors.As(err, &locked) {
 		t.Fatal("the other: ", err)
 	}

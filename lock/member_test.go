@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -34,7 +35,7 @@ import (
 //	fallback                           no answer; as on a system without kernel locks from here on
 func member(path string, orders *bufio.Scanner) {
 	var held *lock.FileHold
-	f := lock.File{Path: path, Cmd: "member", Observer: sayWaiting{}}
+	f := lock.File{Path: path, Cmd: "member", Observe: sayWaiting{}.Observe}
 	ctx := context.Background()
 	for orders.Scan() {
 		verb, arg, _ := strings.Cut(orders.Text(), " ")
@@ -84,9 +85,9 @@ func member(path string, orders *bufio.Scanner) {
 				continue
 			}
 			if s.NotPermitted {
-				s.Info = &lock.LockInfo{User: "not permitted"}
+				s.Info = &evidence.Claim{User: "not permitted"}
 			} else if s.Info == nil {
-				s.Info = new(lock.LockInfo)
+				s.Info = new(evidence.Claim)
 			}
 			fmt.Printf("%s, %s, %s\n", s.State, s.Evidence, s.Info.User)
 			continue
@@ -113,19 +114,19 @@ func member(path string, orders *bufio.Scanner) {
 		case "give":
 			waiting, cancel := context.WithCancel(ctx)
 			g := f
-			g.Observer = sayWaiting{cancel}
-			held, err = g.AcquireShared(waiting)
+			g.Observe = sayWaiting{cancel}.Observe
+			held, err = sharing(g).Acquire(waiting)
 			cancel()
 		case "acquire":
 			held, err = f.Acquire(ctx)
 		case "shared":
-			held, err = f.AcquireShared(ctx)
+			held, err = sharing(f).Acquire(ctx)
 		case "try":
 			held, err = f.TryAcquire(ctx)
 		case "try-shared":
-			held, err = f.TryAcquireShared(ctx)
+			held, err = sharing(f).TryAcquire(ctx)
 		}
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		switch {
 		case errors.As(err, &locked):
 			fmt.Println("locked:", locked.Evidence)
@@ -147,7 +148,7 @@ var closeAll = func(path string) {}
 type sayWaiting struct{ then func() }
 
 func (s sayWaiting) Observe(e lock.Event) {
-	if e.Kind == lock.EventWaiting {
+	if e.Kind == lock.EventWaiting && e.Duration == 0 {
 		fmt.Println("waiting")
 		if s.then != nil {
 			s.then()

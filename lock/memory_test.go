@@ -3,14 +3,17 @@ package lock_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/internal/record"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 // TestNoteAbove_SparesData: a file named like a sibling may be somebody's.
@@ -46,41 +49,52 @@ func TestNoteAbove_OfOneWhoVanished(t *testing.T) {
 	}
 }
 
-// TestPredecessor_NoteAfterTheEnd: whoever's end is remembered has not vanished, however late a
-// note of theirs was written.
-func TestPredecessor_NoteAfterTheEnd(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	holder := lock.LockInfo{PID: 4242, CreatedAt: at, Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-	end := lock.EncodeEnd(holder, at)
-	note, err := lock.EncodeNote(holder.Nonce, holder.PID, "last words", at, string(end[:8]))
-	check(t, err)
-	data := make([]byte, lock.SiblingSize)
-	copy(data[lock.NoteOffset:], note)
-	copy(data[lock.LastOffset:], end)
-	if _, p := lock.Remembered(data[2:]); p == nil || p.How != lock.EndReleased || p.Note != "last words" {
-		t.Errorf("%+v; want one who released, with the note", p)
-	}
-}
-
 // TestPredecessor_SaidReleased: a claim that says so is that of one who released, though it was
 // taken over as a dead one's.
 func TestPredecessor_SaidReleased(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "a.lock")}
 	putFile(t, f.Path, []byte(`{"pid":2147483647,"created_at":"2026-01-02T03:04:05Z","holdfast":1,"released":true ,"nonce":"ABCDEFGHIJKLMNOPQRSTUVWXYZ"}`+"\n"), time.Time{})
-	if p := predecessor(t, f); p == nil || p.How != lock.EndReleased || p.Evidence != lock.EvidenceSaysReleased {
+	if p := predecessor(t, f); p == nil || p.How != lock.EndReleased || p.Evidence != evidence.SaysReleased {
 		t.Errorf("%+v; want one who released", p)
 	}
 }
 
-// TestMemory_Fits: whatever a claim is, it is made to fit, and that comes to an end.
-func TestMemory_Fits(t *testing.T) {
-	odd := lock.Fitting(lock.LockInfo{PID: 1, CreatedAt: time.Unix(0, 0), Cmd: "x" + strings.Repeat("é", 4000)})
-	if !utf8.ValidString(odd.Cmd) || !strings.HasSuffix(odd.Cmd, "é…") {
-		t.Errorf("the command is cut to %q", odd.Cmd)
-	}
-	for _, year := range []int{-5, 10_000} {
-		if c := lock.Fitting(lock.LockInfo{PID: 1, CreatedAt: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), Cmd: "job"}); c.PID != 1 || c.Cmd != "job" || !c.CreatedAt.Equal(time.Unix(0, 0)) {
-			t.Errorf("of the year %d: %+v", year, c)
+// TestPredecessor_OddNonce: the lock of another program's dead holder is taken over, whatever
+// its nonce is, and each death is told once.
+func TestPredecessor_OddNonce(t *testing.T) {
+	for _, nonce := range []string{strings.Repeat("n", 600), "session"} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), "a.lock")}
+		for n := range 2 {
+			pid := 2147483640 + n
+			putFile(t, f.Path, fmt.Appendf(nil, `{"pid":%d,"created_at":"2026-01-02T03:04:05Z","nonce":%q}`, pid, nonce), time.Time{})
+			held := tryHold(t, f)
+			if p, err := held.Predecessor(); err != nil || p == nil || p.Info.PID != pid || p.How != lock.EndDied {
+				t.Errorf("%.10s: %+v, %v; want pid %d", nonce, p, err, pid)
+			}
+			check(t, held.ReleaseUnused())
 		}
 	}
+}
+
+// TestNoteAbove_Late: a child's note that comes after a holder's silent release takes nothing
+// from the holders after it.
+func TestNoteAbove_Late(t *testing.T) {
+	f := lock.File{Path: filepath.Join(t.TempDir(), "a.lock")}
+	held := tryHold(t, f)
+	held.Environ(nil)
+	claim := held.Info()
+	letGo(t, held)
+	next := tryHold(t, f)
+	check(t, next.Note("the next one's"))
+	sibling, err := platform.Open(f.Path+".flock", os.O_RDWR)
+	check(t, err)
+	defer sibling.Close()
+	check(t, record.Note(sibling, claim, "late", time.Now())) // as NoteAbove does, when it has looked
+	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "the next one's" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if p, err := next.Predecessor(); err != nil || p == nil || p.Info.Nonce != claim.Nonce || p.How != lock.EndReleased {
+		t.Errorf("%+v, %v; want the one that released", p, err)
+	}
+	letGo(t, next)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 	"golang.org/x/sys/unix"
 )
@@ -385,7 +386,7 @@ func (r *replayed) disk(t *testing.T) string {
 		} else {
 			data, err := os.ReadFile(path)
 			check(t, err)
-			var claim lock.LockInfo
+			var claim evidence.Claim
 			switch {
 			case len(data) == 0:
 				what += " empty"

@@ -111,10 +111,10 @@ func (w walk) acquire(ctx context.Context) (end string) {
 		f = f.WithoutKernelLock()
 	}
 	acquire := map[string]func(context.Context) (*lock.FileHold, error){
-		"w": f.Acquire, "b": f.Acquire, "r": f.AcquireShared, "t": f.TryAcquire, "u": f.TryAcquireShared,
+		"w": f.Acquire, "b": f.Acquire, "r": sharing(f).Acquire, "t": f.TryAcquire, "u": sharing(f).TryAcquire,
 	}[w.role]
 	held, err := acquire(ctx)
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	switch {
 	case errors.As(err, &locked), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return "gave up"

@@ -6,18 +6,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/lock/internal/lockfile"
 )
 
 // Suffixes of the files beside a lock file.
 const (
 	siblingSuffix = ".flock"
-	markerSuffix  = ".reclaim"
+	markerSuffix  = lockfile.MarkerSuffix
 )
 
-// maxBase leaves room for the longest suffix, that of the right to remove a marker, in
-// the 255 bytes that filesystems allow.
+// maxBase leaves room for the longest suffix, that of the right to remove a marker, in the 255
+// bytes that filesystems allow.
 const maxBase = 255 - len(markerSuffix) - len(".") - 2*16
 
 // checkPath refuses what can't be a lock's path, before anything is touched.
@@ -38,45 +38,10 @@ func checkPath(path string) error {
 	return nil
 }
 
-// isOurs reports whether a file's name is one that stands beside a lock file.
+// isOurs reports whether a file of this name stands beside a lock file.
 func isOurs(name string) bool {
 	return strings.HasSuffix(name, siblingSuffix) || strings.HasSuffix(name, markerSuffix) ||
 		strings.Contains(name, markerSuffix+".")
-}
-
-// isBeside reports whether a suffix is one that this package gives to a marker, and to what is
-// made beside one.
-func isBeside(suffix string) bool {
-	further, is := strings.CutPrefix(suffix, markerSuffix)
-	if further == "" || further == ".new" {
-		return is
-	}
-	further, dotted := strings.CutPrefix(further, ".")
-	return is && dotted && (isAll(further, 2*16, "0123456789abcdef") || isAll(further, nonceLength, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))
-}
-
-func isAll(s string, length int, of string) bool {
-	return len(s) == length && strings.Trim(s, of) == ""
-}
-
-// checkName refuses a name that can't safely be one element of a path.
-func checkName(what, name string) error {
-	bad := func(why string) error { return fmt.Errorf("%w: %s %q %s", ErrInvalidName, what, name, why) }
-	switch {
-	case name == "":
-		return bad("is empty")
-	case name == "." || name == "..":
-		return bad("names a folder")
-	case len(name) > 255:
-		return bad("is longer than 255 bytes")
-	case strings.ContainsAny(name, `/\`):
-		return bad("has a path separator")
-	case strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
-		return bad("has a control character, or is not UTF-8")
-	case !filepath.IsLocal(name):
-		return bad("is not a file name on this system")
-	}
-	return nil
 }
 
 // absolute makes a path absolute, and does not clean it: "link/../name" is not "name".

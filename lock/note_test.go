@@ -6,10 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestNote: whoever looks at a held lock, or is refused, sees the last note, and when it
@@ -40,7 +42,7 @@ func TestNote(t *testing.T) {
 		check(t, held.Note(note))
 		shows(note)
 	}
-	for _, long := range []string{strings.Repeat("x", 1025), strings.Repeat("\x01", 1024)} {
+	for _, long := range []string{strings.Repeat("x", 1025), strings.Repeat("\x01", 1024), strings.Repeat("\x01", 400)} {
 		if err := held.Note(long); !errors.Is(err, lock.ErrInvalidName) {
 			t.Errorf("%d bytes: %v; want ErrInvalidName", len(long), err)
 		}
@@ -59,7 +61,7 @@ func TestNote(t *testing.T) {
 	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Error(err)
 	}
-	reader, err := f.TryAcquireShared(t.Context())
+	reader, err := sharing(f).TryAcquire(t.Context())
 	check(t, err)
 	defer letGo(t, reader)
 	if reader.Info().Mode != "" {
@@ -85,7 +87,7 @@ func TestNote_Mixed(t *testing.T) {
 	check(t, err)
 	_, err = file.WriteAt([]byte("bb"), int64(at))
 	check(t, errors.Join(err, file.Close()))
-	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Note != "" || lock.NoteIn(f) != "" {
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Note != "" || lock.NoteIn(f) != "" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	check(t, held.Note("cccc"))
@@ -116,7 +118,7 @@ func TestNote_Whole(t *testing.T) {
 				note := lock.NoteIn(f)
 				if i == 0 { // as whoever wants the lock
 					_, err := f.TryAcquire(t.Context())
-					var locked *lock.ErrLocked
+					var locked *lock.LockedError
 					if !errors.As(err, &locked) {
 						t.Error(err)
 						return
@@ -228,7 +230,7 @@ func TestNoteAbove(t *testing.T) {
 	if err := lock.NoteAbove("", "x"); err == nil {
 		t.Error("noted in a folder that is not there")
 	}
-	reader, err := f.TryAcquireShared(t.Context())
+	reader, err := sharing(f).TryAcquire(t.Context())
 	check(t, err)
 	defer letGo(t, reader)
 	heldIn(t, reader.Environ(nil))
@@ -237,8 +239,15 @@ func TestNoteAbove(t *testing.T) {
 	}
 }
 
-// TestNote_TooLate: a note that arrives when its writer has the lock no more is nobody
-// else's, and says nothing of who came after.
+// Where lines lie in a sibling: the ends and the words of its two slots.
+const (
+	siblingSize               = 8192
+	endAt, wordAt             = 64, 576
+	secondEndAt, secondWordAt = 4096, 4608
+)
+
+// TestNote_TooLate: a note that arrives when its writer has the lock no more is nobody else's,
+// and says nothing of who came after. Only the note of the holder after the next may go.
 func TestNote_TooLate(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	letGo(t, tryHold(t, f))
@@ -247,46 +256,65 @@ func TestNote_TooLate(t *testing.T) {
 	sibling, err := os.OpenFile(f.Path+".flock", os.O_RDWR, 0)
 	check(t, err)
 	defer sibling.Close()
-	old := make([]byte, lock.LastOffset-lock.NoteOffset)
-	n, err := sibling.ReadAt(old, lock.NoteOffset)
-	check(t, err)
+	old := make([]byte, siblingSize-secondWordAt)
+	n, err := sibling.ReadAt(old, secondWordAt)
+	if err != io.EOF {
+		t.Fatal(n, err)
+	}
 	letGo(t, held)
-	arrives := func() { t.Helper(); check(t, second(sibling.WriteAt(old[:n], lock.NoteOffset))) }
+	arrives := func() { t.Helper(); check(t, second(sibling.WriteAt(old[:n], secondWordAt))) }
+	shows := func(want string) {
+		t.Helper()
+		if s, err := f.Inspect(t.Context()); err != nil || s.Note != want {
+			t.Errorf("%q, %v; want %q", s.Note, err, want)
+		}
+	}
 
 	held = tryHold(t, f)
-	check(t, held.Note("new"))
+	check(t, held.Note("the next one's"))
 	arrives()
-	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "" {
-		t.Errorf("%q, %v; want none", s.Note, err)
-	}
-	check(t, held.Note("newer"))
-	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "newer" {
-		t.Errorf("%q, %v", s.Note, err)
-	}
+	shows("the next one's")
 	letGo(t, held)
 	arrives()
-	if p := predecessor(t, f); p == nil || p.Info.Nonce != held.Info().Nonce || p.How != lock.EndReleased || p.Note != "" {
-		t.Errorf("%+v; want who came after, without a note", p)
+	if p := predecessor(t, f); p == nil || p.Info.Nonce != held.Info().Nonce || p.How != lock.EndReleased || p.Note != "the next one's" {
+		t.Errorf("%+v; want the next one", p)
 	}
+	held = tryHold(t, f)
+	check(t, held.Note("of one after it"))
+	arrives()
+	check(t, held.Note("of one after it, again"))
+	shows("of one after it, again")
+	letGo(t, held)
 }
 
-// hostileAreas are contents of a sibling that are no records.
+// hostileAreas are contents of a sibling that are no lines of holders.
 var hostileAreas = map[string]func() []byte{
-	"random":     func() []byte { return randomBytes(lock.SiblingSize - lock.NoteOffset) },
-	"ones":       func() []byte { return slices.Repeat([]byte{0xff}, lock.SiblingSize-lock.NoteOffset) },
-	"lines":      func() []byte { return slices.Repeat([]byte{'\n'}, lock.SiblingSize-lock.NoteOffset) },
-	"brackets":   func() []byte { return record(strings.Repeat("[", 1900)) },
-	"null":       func() []byte { return record("null") },
-	"number":     func() []byte { return record("1e999") },
-	"types":      func() []byte { return record(`{"nonce":1,"holder":"x","note":{}}`) },
-	"empty":      func() []byte { return record(`{}`) },
-	"no pid":     func() []byte { return record(`{"nonce":"","holder":{"pid":-1,"created_at":"2026-01-02T03:04:05Z"}}`) },
-	"bad pid":    func() []byte { return record(`{"nonce":"N","pid":-7,"note":"x"}`) },
-	"half":       func() []byte { return record(`{"nonce":"N","pid":7,"note":"x"}`)[:20] },
-	"bad sum":    func() []byte { return append([]byte("00000000"), record(`{"nonce":"N","pid":7,"note":"x"}`)[8:]...) },
+	"random":   func() []byte { return randomBytes(siblingSize) },
+	"ones":     func() []byte { return slices.Repeat([]byte{0xff}, siblingSize) },
+	"lines":    func() []byte { return slices.Repeat([]byte{'\n'}, siblingSize) },
+	"brackets": func() []byte { return line(strings.Repeat("[", 1900)) },
+	"null":     func() []byte { return line("null") },
+	"number":   func() []byte { return line("1e999") },
+	"types":    func() []byte { return line(`{"turn":1,"holder":"x","note":{}}`) },
+	"empty":    func() []byte { return line(`{}`) },
+	"no pid":   func() []byte { return line(`{"turn":1,"holder":{"pid":-1,"created_at":"2026-01-02T03:04:05Z"}}`) },
+	"no turn":  func() []byte { return line(`{"holder":{"pid":7,"created_at":"2026-01-02T03:04:05Z"},"note":"x"}`) },
+	"turn 0":   func() []byte { return line(`{"turn":0,"holder":{"pid":7,"created_at":"2026-01-02T03:04:05Z"}}`) },
+	"turn": func() []byte {
+		return line(`{"turn":9223372036854775807,"holder":{"pid":7,"created_at":"2026-01-02T03:04:05Z"}}`)
+	},
+	"half":       func() []byte { return line(wholeWord)[:20] },
+	"bad sum":    func() []byte { return append([]byte("00000000"), line(wholeWord)[8:]...) },
 	"binary":     func() []byte { return append([]byte("\x80\x00\x00\x7f\xff\xff\xff\xff"), randomBytes(3000)...) },
 	"short":      func() []byte { return []byte("x") },
-	"no newline": func() []byte { return record(`{"nonce":"N","pid":7,"note":"x"}`)[:41] },
+	"no newline": func() []byte { return line(wholeWord)[:len(wholeWord)+9] },
+}
+
+const wholeWord = `{"turn":1,"holder":{"pid":7,"created_at":"2026-01-02T03:04:05Z"},"note":"x"}`
+
+// line makes a line with its right checksum.
+func line(object string) []byte {
+	return fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE([]byte(object)), object)
 }
 
 func randomBytes(n int) []byte {
@@ -297,13 +325,13 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// TestMemory_Hostile: what is no record is ignored, in either place, and written over.
+// TestMemory_Hostile: what is no line is ignored, in any place, and written over.
 func TestMemory_Hostile(t *testing.T) {
 	for name, content := range hostileAreas {
-		for _, offset := range []int{lock.NoteOffset, lock.LastOffset} {
+		for _, offset := range []int{endAt, wordAt, secondEndAt, secondWordAt} {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 			text := append(make([]byte, offset), content()...)
-			putFile(t, f.Path+".flock", text[:min(len(text), lock.SiblingSize)], time.Time{})
+			putSibling(t, f.Path, string(text[:min(len(text), siblingSize)]))
 			if s, err := f.Inspect(t.Context()); err != nil || s.Last != nil {
 				t.Errorf("%s at %d: %+v, %v", name, offset, s.Last, err)
 			}
@@ -322,49 +350,4 @@ func TestMemory_Hostile(t *testing.T) {
 			}
 		}
 	}
-}
-
-// record makes a record with its right checksum.
-func record(object string) []byte { return lock.EncodeRecord([]byte(object)) }
-
-// TestMemory_Golden: what is written into a sibling stays what it is.
-func TestMemory_Golden(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
-	holder := lock.LockInfo{PID: 4242, CreatedAt: at, Cmd: "push", Nonce: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Hostname: "builder", KernelLock: "ext4:64768:131090"}
-	end := lock.EncodeEnd(holder, at.Add(time.Minute))
-	note, err := lock.EncodeNote("BCDEFGHIJKLMNOPQRSTUVWXYZA", 4243, "step 3 of 7: make", at.Add(2*time.Minute), string(end[:8]))
-	check(t, err)
-	for name, got := range map[string][]byte{"sibling_last.json": end, "sibling_note.json": note} {
-		want := strings.TrimSpace(string(getFile(t, filepath.Join("testdata", name))))
-		if string(got) != string(record(want)) {
-			t.Errorf("%s: %s; want %s", name, got, record(want))
-		}
-	}
-	data := make([]byte, lock.SiblingSize)
-	copy(data[2:], fmt.Sprintf("%020d\n", 42))
-	copy(data[lock.NoteOffset:], note)
-	copy(data[lock.LastOffset:], end)
-	text, p := lock.Remembered(data[2:])
-	if text != "step 3 of 7: make" || p == nil || p.How != lock.EndUnknown || p.Info.PID != 4243 {
-		t.Errorf("%q, %+v; want one who vanished after the last", text, p)
-	}
-}
-
-func FuzzMemory(f *testing.F) {
-	for _, content := range hostileAreas {
-		f.Add(append(make([]byte, lock.NoteOffset-2), content()...))
-		f.Add(append(make([]byte, lock.LastOffset-2), content()...))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		note, p := lock.Remembered(data)
-		if p != nil && (p.Info.PID == 0 && p.How != lock.EndUnknown || len(p.Note) > lock.SiblingSize) || len(note) > lock.SiblingSize {
-			t.Errorf("%q, %+v", note, p)
-		}
-		// A file that is as long as it can be says the same.
-		if n := lock.SiblingSize - 2 - len(data); n >= 0 {
-			if note2, p2 := lock.Remembered(append(slices.Clone(data), make([]byte, n)...)); note2 != note || !reflect.DeepEqual(p, p2) {
-				t.Errorf("%q, %+v, and with NULs behind it %q, %+v", note, p, note2, p2)
-			}
-		}
-	})
 }

@@ -1,45 +1,40 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/internal/fail"
 )
 
-// A wait tells the Observer when it begins, OnWait when it lasts, and the caller when it
-// was in vain.
+// noticeAfter is how long a wait lasts before Observe is told again.
+const noticeAfter = time.Second
 
-// begunToWait makes it known, once, that the lock could not be had at once.
-func (w *waiter) begunToWait() {
-	if w.waiting {
+// BegunToWait tells Observe, once, that the lock could not be acquired at once, and, if the
+// wait lasts, who is in the way by then.
+func (w *waiter) BegunToWait() {
+	a := w.attempt
+	if w.waiting || a.file.Observe == nil {
 		return
 	}
 	w.waiting = true
-	a := w.attempt
-	if a.file.Observer != nil {
-		locked, _ := a.kernelHolder(nil)
-		a.observe(Event{Kind: EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
-	}
-	if a.file.OnWait == nil {
-		return
-	}
-	after := a.file.OnWaitAfter
-	if after <= 0 {
-		after = time.Second
-	}
-	w.notice = time.AfterFunc(after, func() {
+	locked, _ := a.kernelHolder(nil)
+	a.observe(Event{Kind: EventWaiting, Status: locked.Status})
+	w.notice = time.AfterFunc(cmp.Or(a.file.noticeAfter, noticeAfter), func() {
 		w.calling.Lock()
 		defer w.calling.Unlock()
 		if w.stopped {
 			return
 		}
 		locked := a.holder()
-		if locked == nil || locked.Info != nil && locked.Info.Nonce == a.nonce {
+		if locked == nil || locked.Info != nil && locked.Info.Nonce == a.take.Nonce {
 			return // the wait is over
 		}
-		locked.Waited = time.Since(a.begun)
-		a.file.OnWait(locked)
+		a.observe(Event{Kind: EventWaiting, Status: locked.Status, Duration: time.Since(a.begun)})
 	})
 }
 
@@ -56,14 +51,14 @@ func (w *waiter) stop() {
 // gaveUp is the error of a wait that ctx ended.
 func (w *waiter) gaveUp(ctx context.Context, err error) error {
 	a := w.attempt
-	cause := contextError(ctx)
+	cause := fail.Context(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
 		cause = fmt.Errorf("%w: %w", ErrTimeout, cause)
 	}
-	var locked *ErrLocked
+	var locked *LockedError
 	if !errors.As(err, &locked) {
 		if locked = a.holder(); locked == nil { // nobody is in the way by now
-			return pathError("acquire", a.file.Path, cause)
+			return fail.At("acquire", a.file.Path, cause)
 		}
 	}
 	locked.Waited, locked.Cause = time.Since(a.begun), cause
@@ -72,21 +67,21 @@ func (w *waiter) gaveUp(ctx context.Context, err error) error {
 
 // holder describes the holder in the way, with the evidence; nil if there is none. It waits
 // for nothing, not even for a dying process.
-func (p *place) holder() *ErrLocked {
+func (p *place) holder() *LockedError {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	list := new(kernelList)
-	status, _, _, err := p.inspectOnce(ctx, list, passageTries)
-	locked := p.locked(p.file.Path, nil, StateUnknown, EvidenceUnproven)
+	status, _, err := p.inspectOnce(ctx, list, true)
+	locked := p.locked(p.file.Path, nil, evidence.Unknown, evidence.Unproven)
 	if err != nil {
 		return locked
 	}
 	switch status.State {
-	case StateFree:
+	case evidence.Free:
 		return nil
-	case StateDead: // and not in the way; perhaps somebody is on the way in
+	case evidence.Dead: // and not in the way; perhaps somebody is on the way in
 		if by := p.whoHas(nil, list).processes; len(by) > 0 {
-			locked.State, locked.Evidence, locked.Processes = StateHeld, EvidenceKernelLockHeld, by
+			locked.State, locked.Evidence, locked.Processes = evidence.Held, evidence.KernelLockHeld, by
 			return locked
 		}
 		return nil

@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// recorder is an Observer that keeps what it is told.
+// recorder keeps what it is told.
 type recorder struct {
 	mu     sync.Mutex
 	events []lock.Event
@@ -47,7 +48,7 @@ func (r *recorder) String() string {
 func observed(t *testing.T) (lock.File, *recorder) {
 	t.Helper()
 	seen := &recorder{}
-	return lock.File{Path: filepath.Join(t.TempDir(), "l"), Cmd: "observed", Observer: seen}, seen
+	return lock.File{Path: filepath.Join(t.TempDir(), "l"), Cmd: "observed", Observe: seen.Observe}, seen
 }
 
 // told checks the sequence of events, and what all of them have.
@@ -116,7 +117,7 @@ func TestObserver_Contended(t *testing.T) {
 	eventually(t, "the wait is told", func() bool { return seen.String() != "" })
 	waiting := told(t, f, seen, "waiting l")[0]
 	if waiting.Info == nil || waiting.Info.PID != other.Cmd.Process.Pid || waiting.Info.Cmd != "holder" ||
-		waiting.Evidence != lock.EvidenceKernelLockHeld {
+		waiting.Evidence != evidence.KernelLockHeld {
 		t.Errorf("waiting for %+v, %s", waiting.Info, waiting.Evidence)
 	}
 	noticed := time.Now()
@@ -161,7 +162,7 @@ func TestObserver_Reclaimed(t *testing.T) {
 		dead.Kill()
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info == nil || e.Info.PID != dead.Cmd.Process.Pid || e.Info.Cmd != "holder" || e.Evidence != lock.EvidenceKernelLockFree {
+		if e.Info == nil || e.Info.PID != dead.Cmd.Process.Pid || e.Info.Cmd != "holder" || e.Evidence != evidence.KernelLockFree {
 			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
@@ -170,7 +171,7 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putClaim(t, f.Path, formerClaim(t))
 		letGo(t, tryHold(t, f.WithoutKernelLock()))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info == nil || e.Info.Nonce != "DEAD" || e.Evidence != lock.EvidencePIDReused {
+		if e.Info == nil || e.Info.Nonce != "DEAD" || e.Evidence != evidence.PIDReused {
 			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
@@ -180,13 +181,13 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putFile(t, f.Path, []byte("garbage"), time.Now().Add(-time.Hour))
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info != nil || e.Evidence != lock.EvidenceAged {
+		if e.Info != nil || e.Evidence != evidence.Aged {
 			t.Errorf("from %+v, %q", e.Info, e.Evidence)
 		}
 	})
 }
 
-// An Observer that panics leaves nothing locked, and its panic goes to the caller.
+// An Observe function that panics leaves nothing locked, and its panic goes to the caller.
 func TestObserver_Panics(t *testing.T) {
 	for _, kind := range []lock.EventKind{lock.EventWaiting, lock.EventAcquired, lock.EventReclaimed} {
 		f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
@@ -200,11 +201,11 @@ func TestObserver_Panics(t *testing.T) {
 			leaveDeadClaim(t, f.Path)
 		}
 		noisy := f
-		noisy.Observer = observer(func(e lock.Event) {
+		noisy.Observe = func(e lock.Event) {
 			if e.Kind == kind {
 				panic(kind)
 			}
-		})
+		}
 		func() {
 			defer func() {
 				if p := recover(); p != kind {
@@ -245,30 +246,30 @@ func TestObserver_Lost(t *testing.T) {
 	told(t, f, seen, "acquired l, lost l")
 }
 
-// TestSlogObserver reads the logger's JSON back.
-func TestSlogObserver(t *testing.T) {
+// TestLogTo reads the logger's JSON back.
+func TestLogTo(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	holder := &lock.LockInfo{PID: 42, Hostname: "box", Cmd: "push\x1b[31m", CreatedAt: since}
+	holder := &evidence.Claim{PID: 42, Hostname: "box", Cmd: "push\x1b[31m", CreatedAt: since}
 	group := map[string]any{"pid": 42.0, "host": "box", "cmd": "push\x1b[31m", "since": "2026-01-02T03:04:05Z"}
 	for _, test := range []struct {
 		event lock.Event
 		want  map[string]any
 	}{
-		{lock.Event{Kind: lock.EventWaiting, Path: "/l", Cmd: "c", Info: holder, Evidence: lock.EvidenceKernelLockHeld},
+		{lock.Event{Kind: lock.EventWaiting, Status: lock.Status{Path: "/l", Info: holder, Evidence: evidence.KernelLockHeld}, Cmd: "c"},
 			map[string]any{"level": "DEBUG", "msg": "lock waiting", "path": "/l", "cmd": "c", "holder": group, "evidence": "kernel lock held"}},
-		{lock.Event{Kind: lock.EventWaiting, Path: "/l"},
+		{lock.Event{Kind: lock.EventWaiting, Status: lock.Status{Path: "/l"}},
 			map[string]any{"level": "DEBUG", "msg": "lock waiting", "path": "/l"}},
-		{lock.Event{Kind: lock.EventAcquired, Path: "/l", Cmd: "c", Duration: time.Second},
+		{lock.Event{Kind: lock.EventAcquired, Status: lock.Status{Path: "/l"}, Cmd: "c", Duration: time.Second},
 			map[string]any{"level": "DEBUG", "msg": "lock acquired", "path": "/l", "cmd": "c", "duration": 1e9}},
-		{lock.Event{Kind: lock.EventReleased, Path: "/l", Duration: 2},
+		{lock.Event{Kind: lock.EventReleased, Status: lock.Status{Path: "/l"}, Duration: 2},
 			map[string]any{"level": "DEBUG", "msg": "lock released", "path": "/l", "duration": 2.0}},
-		{lock.Event{Kind: lock.EventReclaimed, Path: "/l", Info: holder, Evidence: lock.EvidenceProcessGone},
+		{lock.Event{Kind: lock.EventReclaimed, Status: lock.Status{Path: "/l", Info: holder, Evidence: evidence.ProcessGone}},
 			map[string]any{"level": "WARN", "msg": "lock reclaimed", "path": "/l", "holder": group, "evidence": "process gone"}},
-		{lock.Event{Kind: lock.EventLost, Path: "/l", Cmd: "c", Duration: 3},
+		{lock.Event{Kind: lock.EventLost, Status: lock.Status{Path: "/l"}, Cmd: "c", Duration: 3},
 			map[string]any{"level": "WARN", "msg": "lock lost", "path": "/l", "cmd": "c", "duration": 3.0}},
 	} {
 		var out bytes.Buffer
-		lock.SlogObserver(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Observe(test.event)
+		lock.LogTo(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))(test.event)
 		if bytes.ContainsRune(out.Bytes(), '\x1b') {
 			t.Errorf("a raw control character: %q", out.Bytes())
 		}
@@ -283,11 +284,11 @@ func TestSlogObserver(t *testing.T) {
 	}
 }
 
-// TestSlogObserver_Levels: at the usual level only what is amiss is logged, by a
+// TestLogTo_Levels: at the usual level only what is amiss is logged, by a
 // real lock.
-func TestSlogObserver_Levels(t *testing.T) {
+func TestLogTo_Levels(t *testing.T) {
 	var out bytes.Buffer
-	f := lock.File{Path: filepath.Join(t.TempDir(), "l"), Observer: lock.SlogObserver(slog.New(slog.NewTextHandler(&out, nil)))}
+	f := lock.File{Path: filepath.Join(t.TempDir(), "l"), Observe: lock.LogTo(slog.New(slog.NewTextHandler(&out, nil)))}
 	letGo(t, tryHold(t, f))
 	if out.Len() != 0 {
 		t.Errorf("logged %q", out.String())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestUsers_PrivateFile: a user who may add files to the lock's folder puts somebody's private
@@ -53,7 +54,10 @@ func TestUsers_PrivateFile(t *testing.T) {
 	}
 	for name, test := range acts {
 		for how, put := range map[string]func(string, string) error{"renamed": os.Rename, "linked": os.Link} {
-			for what, content := range map[string]string{"a text": "the secret\n", "nothing": ""} {
+			for what, content := range map[string]string{
+				"a text": "the secret\n", "nothing": "", "a number": "7\n", "NULs first": strings.Repeat("\x00", 100) + "data\n", "NULs": strings.Repeat("\x00", 100),
+				"a number like a fence": "\x00\x0000001700000000000000\ndata\n",
+			} {
 				// Nothing tells an empty file without another name from a sibling that flock(1)
 				// has made. What is written into it, and that it goes then, is no more than the
 				// attacker could do, who can rename it: they could remove it.
@@ -103,7 +107,7 @@ func TestUsers_BreakMakesSibling(t *testing.T) {
 		path := filepath.Join(dir, "x.lock")
 		leaveDeadClaim(t, path)
 		check(t, errors.Join(os.Remove(path+".flock"), os.Chmod(path, 0o666|fs.ModeSticky), os.Chown(path, 12345, -1)))
-		if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != lock.StateDead {
+		if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != evidence.Dead {
 			t.Fatalf("%+v, %v", s, err)
 		}
 		info, err := os.Stat(path + ".flock")
@@ -114,8 +118,10 @@ func TestUsers_BreakMakesSibling(t *testing.T) {
 	}
 }
 
-// TestPerm_Mode: a sibling that is there with fewer rights than are asked for gets them only if
-// it is certain to be ours; else the error says what is wrong, and nothing is left behind.
+// TestPerm_Mode: a sibling that is there with fewer rights than are asked for is made anew if a
+// crash has left it so, empty and marked; else the error says what is wrong, and nothing is left
+// behind. No file that is there is made readable for others: it may be another lock's sibling,
+// with a note for nobody else, which somebody has renamed.
 func TestPerm_Mode(t *testing.T) {
 	needsMarks(t)
 	marked := func(path string, content string) error {
@@ -126,7 +132,7 @@ func TestPerm_Mode(t *testing.T) {
 		want fs.FileMode
 	}{
 		"marked, empty":             {makeMarked, 0o660},
-		"marked, with a fence":      {func(path string) error { return marked(path, "\x00\x0000001700000000000000\n") }, 0o660},
+		"marked, with a fence":      {func(path string) error { return marked(path, "\x00\x0000001700000000000000\n") }, 0o600},
 		"marked, with other things": {func(path string) error { return marked(path, "a text of somebody's") }, 0o600},
 		"marked, with another name": {func(path string) error { return errors.Join(makeMarked(path), os.Link(path, path+".2")) }, 0o600},
 		"not marked":                {func(path string) error { return os.WriteFile(path, nil, 0o600) }, 0o600},
@@ -156,52 +162,87 @@ func TestPerm_Mode(t *testing.T) {
 // TestPerm_FolderTaken: a folder that somebody has put in the place of the one that is being
 // made keeps its mode.
 func TestPerm_FolderTaken(t *testing.T) {
-	at := filepath.Join(t.TempDir(), "agent")
-	check(t, os.Mkdir(at, 0o700))
-	check(t, os.WriteFile(filepath.Join(at, "private"), nil, 0o600))
-	if err := lock.WidenFolder(at, 0o777); err == nil {
-		t.Error("another folder was taken for the one just made")
-	}
-	info, err := os.Stat(at)
-	check(t, err)
-	if info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder has %v", info.Mode())
+	for name, fill := range map[string]func(folder string) error{
+		"with a file": func(folder string) error { return os.WriteFile(filepath.Join(folder, "private"), nil, 0o600) },
+		"empty, and older": func(folder string) error {
+			old := time.Now().Add(-time.Minute)
+			return os.Chtimes(folder, old, old)
+		},
+	} {
+		at := filepath.Join(t.TempDir(), "agent")
+		check(t, errors.Join(os.Mkdir(at, 0o700), fill(at)))
+		if err := lock.WidenFolder(at, 0o777, time.Now()); err == nil {
+			t.Errorf("%s: another folder was taken for the one just made", name)
+		}
+		info, err := os.Stat(at)
+		check(t, err)
+		if info.Mode().Perm() != 0o700 {
+			t.Errorf("%s: the folder has %v", name, info.Mode())
+		}
 	}
 }
 
-// TestReleased_Appended: a lock file to which another program has appended, and whose holder
-// has released it, is nobody's: at once, and for a caller who never goes by age.
-func TestReleased_Appended(t *testing.T) {
+// TestRelease_Appended: a lock file to which another program has appended is still its
+// holder's, who releases it.
+func TestRelease_Appended(t *testing.T) {
+	for _, n := range []int{2, 100_000} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+		held := tryHold(t, f)
+		appendTo(t, f.Path, strings.Repeat("x", n))
+		if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Info == nil || s.Info.PID != os.Getpid() {
+			t.Errorf("while it is held: %+v, %v", s, err)
+		}
+		letGo(t, held)
+		isAbsent(t, f.Path)
+	}
+}
+
+// TestRelease_Cut: of a claim that was cut, which nobody can have meant as a claim of theirs, a
+// release leaves no more than a death would: the next one has the lock at once.
+func TestRelease_Cut(t *testing.T) {
 	needsMarks(t)
-	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+	for _, size := range []int64{0, 40} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+		held := tryHold(t, f)
+		check(t, os.Truncate(f.Path, size))
+		if err := held.Release(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("release: %v", err)
+		}
+		letGo(t, tryHold(t, f))
+	}
+}
+
+// TestEnd_InAnothersFile: a file that was empty when it was taken for a sibling, and has been
+// written to by its owner since, is not written over at release.
+func TestEnd_InAnothersFile(t *testing.T) {
+	needsMarks(t)
+	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
+	log := strings.Repeat("a line of a log\n", 300)
+	check(t, os.WriteFile(f.Path+".flock", nil, 0o600))
 	held := tryHold(t, f)
-	appendTo(t, f.Path, "x\n")
-	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Info == nil || s.Info.PID != os.Getpid() {
-		t.Errorf("while it is held: %+v, %v", s, err)
+	check(t, os.WriteFile(f.Path+".flock", []byte(log), 0o600))
+	letGo(t, held)
+	if got := string(getFile(t, f.Path+".flock")); got != log {
+		t.Errorf("the log is %.99q", got)
 	}
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("release: %v", err)
-	}
-	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateDead || s.Evidence != lock.EvidenceSaysReleased {
-		t.Errorf("released: %+v, %v", s, err)
-	}
-	letGo(t, tryHold(t, f))
 }
 
 // TestAppended_Dead: so is one whose holder has died; it is still the holder that its claim
 // names.
 func TestAppended_Dead(t *testing.T) {
 	needsMarks(t)
-	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
-	dead := start(t, "member", f.Path)
-	dead.Do("try", "held")
-	appendTo(t, f.Path, "x\n")
-	dead.Kill()
-	eventually(t, "the holder is dead", func() bool {
-		s, err := f.Inspect(t.Context())
-		return err == nil && s.State == lock.StateDead && s.Info != nil && s.Info.PID == dead.Cmd.Process.Pid
-	})
-	letGo(t, tryHold(t, f))
+	for _, n := range []int{2, 100_000} {
+		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
+		dead := start(t, "member", f.Path)
+		dead.Do("try", "held")
+		appendTo(t, f.Path, strings.Repeat("x", n))
+		dead.Kill()
+		eventually(t, "the holder is dead", func() bool {
+			s, err := f.Inspect(t.Context())
+			return err == nil && s.State == evidence.Dead && s.Info != nil && s.Info.PID == dead.Cmd.Process.Pid
+		})
+		letGo(t, tryHold(t, f))
+	}
 }
 
 func appendTo(t *testing.T, path, text string) {
@@ -214,8 +255,8 @@ func appendTo(t *testing.T, path, text string) {
 	check(t, os.Chtimes(path, later, later))
 }
 
-// TestPerm_ModeWithoutMark: where siblings bear no mark, one that a crash has left without its
-// mode gets that all the same, if it is this user's, and holds nothing else.
+// TestPerm_ModeWithoutMark: where siblings bear no mark, an empty one that a crash has left without
+// its mode is made anew, too.
 func TestPerm_ModeWithoutMark(t *testing.T) {
 	for content, want := range map[string]fs.FileMode{"": 0o660, "a text of somebody's": 0o600} {
 		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Perm: 0o660}.WithoutKernelLock()

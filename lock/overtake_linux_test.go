@@ -103,7 +103,7 @@ func TestStuck_Forgotten(t *testing.T) {
 	tries, busy := countingSteps(f, lock.StepBusy)
 	tryShared := func() int32 {
 		before := busy.Load()
-		held, err := tries.TryAcquireShared(t.Context())
+		held, err := sharing(tries).TryAcquire(t.Context())
 		check(t, err)
 		letGo(t, held)
 		return busy.Load() - before
@@ -160,7 +160,7 @@ func TestStuck_TwiceInARow(t *testing.T) {
 				t.Errorf("it was passed by at look %d; want the fourth", looks)
 			}
 			if mode == "shared" {
-				another, err := f.TryAcquireShared(t.Context())
+				another, err := sharing(f).TryAcquire(t.Context())
 				check(t, err)
 				letGo(t, another)
 			} else {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -39,7 +40,7 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 			}
 			removeSibling(t, f.Path)
 			wantLocked(t, f.Path)
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
 				t.Errorf("%+v, %v", s, err)
 			}
 			waiter := beginAcquire(t, t.Context(), f)
@@ -123,21 +124,21 @@ func TestOwnLock_Replaced(t *testing.T) {
 		run        func(t *testing.T, f lock.File) error
 	}{
 		{"claiming fails", lock.StepChecked, false, func(t *testing.T, f lock.File) error {
-			f.Format = &lock.Format{Fields: func(lock.LockInfo) map[string]string { return map[string]string{"pid": "1"} }}
+			f.Format = &lock.Format{Fields: func(evidence.Claim) map[string]string { return map[string]string{"pid": "1"} }}
 			return second(f.TryAcquire(t.Context()))
 		}},
 		{"releasing", lock.StepClaimed, false, func(t *testing.T, f lock.File) error {
 			return tryHold(t, f).Release()
 		}},
 		{"leaving", lock.StepSharedDropped, false, func(t *testing.T, f lock.File) error {
-			held, err := f.TryAcquireShared(t.Context())
+			held, err := sharing(f).TryAcquire(t.Context())
 			if err != nil {
 				return err
 			}
 			return held.Release()
 		}},
 		{"leaving, alone", lock.StepAlone, false, func(t *testing.T, f lock.File) error {
-			held, err := f.TryAcquireShared(t.Context())
+			held, err := sharing(f).TryAcquire(t.Context())
 			if err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func TestOwnLock_Replaced(t *testing.T) {
 			return second(f.TryAcquire(t.Context()))
 		}},
 		{"breaking by force", lock.StepReread, false, func(t *testing.T, f lock.File) error {
-			putClaim(t, f.Path, lock.LockInfo{PID: 1, CreatedAt: time.Now(), Nonce: "N", BootID: "b", Hostname: "elsewhere"})
+			putClaim(t, f.Path, evidence.Claim{PID: 1, CreatedAt: time.Now(), Nonce: "N", BootID: "b", Hostname: "elsewhere"})
 			return second(f.BreakForce(t.Context(), "N"))
 		}},
 	} {
@@ -248,7 +249,7 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 				})
 				try := slow.TryAcquire
 				if mode == "shared" {
-					try = slow.TryAcquireShared
+					try = sharing(slow).TryAcquire
 				}
 				held, err := try(t.Context())
 				if (held == nil) == (rival == nil) {
@@ -330,7 +331,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 	})
 	t.Run("trying", func(t *testing.T) {
 		f, look, _ := meet(t)
-		if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || l.Info != nil {
+		if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || l.Info != nil {
 			t.Errorf("%+v", l)
 		}
 		check(t, (*look).Close())
@@ -366,10 +367,10 @@ func TestOwnLock_LockedByOthers(t *testing.T) {
 			putFile(t, f.Path, nil, time.Now().Add(-time.Hour))
 			drop := hold(t, f.Path)
 			before := treeState(t, filepath.Dir(f.Path), ".lock.flock")
-			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || l.State != lock.StateHeld {
+			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || l.State != evidence.Held {
 				t.Errorf("%+v", l)
 			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld {
+			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
 				t.Errorf("%+v, %v", s, err)
 			}
 			sameTree(t, before, treeState(t, filepath.Dir(f.Path), ".lock.flock"))
@@ -386,11 +387,11 @@ func TestOwnLock_LooksTouchNoFreeLock(t *testing.T) {
 	peeked := false
 	looker := f.Park(func(step string) { peeked = peeked || step == lock.StepPeeked })
 	letGo(t, tryHold(t, f)) // there is a sibling
-	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateFree || peeked {
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != evidence.Free || peeked {
 		t.Errorf("%+v, %v; touched: %v", s, err, peeked)
 	}
 	held := tryHold(t, f)
-	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || peeked && inKernelList(t, f.Path) {
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != evidence.Held || peeked && inKernelList(t, f.Path) {
 		t.Errorf("held: %+v, %v; touched: %v", s, err, peeked)
 	}
 	letGo(t, held)
@@ -399,12 +400,12 @@ func TestOwnLock_LooksTouchNoFreeLock(t *testing.T) {
 	looker = f.Park(func(step string) {
 		if step == lock.StepPeeked { // a dead holder's lock is not to be had meanwhile, and that is said
 			meet = true
-			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld {
+			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld {
 				t.Errorf("%+v", l)
 			}
 		}
 	})
-	if s, err := looker.Inspect(t.Context()); err != nil || s.State != lock.StateDead || !meet {
+	if s, err := looker.Inspect(t.Context()); err != nil || s.State != evidence.Dead || !meet {
 		t.Errorf("dead: %+v, %v; touched: %v", s, err, meet)
 	}
 	takeOver(t, f.Path)
@@ -432,7 +433,7 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 	look, err := lockFile(f.Path, platform.Exclusive)
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	waiter := begin(t, f, true, func() (*lock.FileHold, error) { return f.AcquireShared(ctx) })
+	waiter := begin(t, f, true, func() (*lock.FileHold, error) { return sharing(f).Acquire(ctx) })
 	parkedIs(t, 1)
 	cancel()
 	if o := get(t, waiter); !errors.Is(o.err, context.Canceled) {
@@ -472,7 +473,7 @@ func TestOwnLock_NotJoined(t *testing.T) {
 				data, err = change(f.Path, data)
 			}
 			check(t, err)
-			held, err := f.TryAcquireShared(t.Context())
+			held, err := sharing(f).TryAcquire(t.Context())
 			check(t, err)
 			if now, err := os.ReadFile(f.Path); err != nil || bytes.Equal(now, data) {
 				t.Errorf("%s, %v: joined", now, err)
@@ -495,7 +496,7 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		waiter := begin(t, f, mode == platform.Shared, func() (*lock.FileHold, error) {
 			if mode == platform.Shared {
-				return f.AcquireShared(ctx)
+				return sharing(f).Acquire(ctx)
 			}
 			return f.Acquire(ctx)
 		})
@@ -517,16 +518,16 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 func TestOwnLock_MarkerIsNamed(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	leaveDeadClaim(t, f.Path)
-	marker := lock.LockInfo{PID: 1, CreatedAt: time.Now(), Hostname: "elsewhere", Cmd: "reclaiming"}
+	marker := evidence.Claim{PID: 1, CreatedAt: time.Now(), Hostname: "elsewhere", Cmd: "reclaiming"}
 	putClaim(t, f.Path+".reclaim", marker)
 	s, err := f.Inspect(t.Context())
-	if err != nil || s.State != lock.StateUnknown || s.Evidence != lock.EvidenceBeingReclaimed || s.Info == nil || s.Info.Cmd != "reclaiming" {
+	if err != nil || s.State != evidence.Unknown || s.Evidence != evidence.BeingReclaimed || s.Info == nil || s.Info.Cmd != "reclaiming" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = f.Acquire(ctx)
-	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Evidence != lock.EvidenceBeingReclaimed || l.Info == nil || l.Info.Cmd != "reclaiming" {
+	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Evidence != evidence.BeingReclaimed || l.Info == nil || l.Info.Cmd != "reclaiming" {
 		t.Errorf("%+v", l)
 	}
 	if !strings.Contains(err.Error(), ".reclaim") {
@@ -564,49 +565,4 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 	reclaimer.Kill()
 	letGo(t, tryHold(t, f))
 	isAbsent(t, f.Path+".reclaim")
-}
-
-// TestInspect_MeetsALook: a look that meets another, which has the file's own lock for an
-// instant, does not take it for a holder.
-func TestInspect_MeetsALook(t *testing.T) {
-	if !platform.OwnLocks {
-		t.Skip("needs own locks (not the portable way): without them a look has no lock of the file")
-	}
-	for name, test := range map[string]struct {
-		leave func(path string)
-		want  lock.State
-	}{
-		"dead": {func(path string) { leaveDeadClaim(t, path) }, lock.StateDead},
-		"elsewhere": {func(path string) {
-			putClaim(t, path, lock.LockInfo{PID: 42, CreatedAt: time.Now(), Hostname: "elsewhere", BootID: "b", Nonce: "N"})
-		}, lock.StateUnknown},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
-			test.leave(f.Path)
-			looks, goOn, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			go func() {
-				_, err := f.Park(func(step string) {
-					if step == lock.StepPeeked {
-						close(looks)
-						<-goOn
-					}
-				}).Inspect(t.Context())
-				over <- err
-			}()
-			promptly(t, "the first look", func() { <-looks })
-			met := false
-			s, err := f.Park(func(step string) {
-				if step == lock.StepBusy && !met {
-					met = true
-					close(goOn)
-					check(t, <-over)
-				}
-			}).Inspect(t.Context())
-			check(t, err)
-			if !met || s.State != test.want {
-				t.Errorf("met %v; state %s (%s), want %s", met, s.State, s.Evidence, test.want)
-			}
-		})
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestOwner: the claim says for whose life the lock is held.
@@ -45,12 +46,12 @@ func TestOwner(t *testing.T) {
 func TestReleaseAsDied(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), OwnerPID: 4242}
 	for _, test := range []struct {
-		why, want lock.Evidence
+		why, want evidence.Evidence
 		cmd       string
 	}{
-		{lock.EvidenceOwnerEnded, lock.EvidenceOwnerEnded, ""},
-		{lock.EvidenceToldToEnd, lock.EvidenceToldToEnd, strings.Repeat("c", 8<<10)}, // beside the longest claim, too
-		{lock.Evidence(strings.Repeat("long ", 400)), "", ""},
+		{evidence.OwnerEnded, evidence.OwnerEnded, ""},
+		{evidence.ToldToEnd, evidence.ToldToEnd, strings.Repeat("c", 8<<10)}, // beside the longest claim, too
+		{evidence.Evidence(strings.Repeat("long ", 400)), "", ""},
 		{"", "", ""},
 	} {
 		f.Cmd = test.cmd
@@ -64,7 +65,7 @@ func TestReleaseAsDied(t *testing.T) {
 		check(t, err)
 		for range 2 { // for whoever looks, and for the next one
 			p := status.Last
-			if status.State != lock.StateFree || p == nil || p.How != lock.EndDied || p.Evidence != test.want ||
+			if status.State != evidence.Free || p == nil || p.How != lock.EndDied || p.Evidence != test.want ||
 				p.Info.Nonce != nonce || p.Note != "step 3" || time.Since(p.Ended) > time.Minute {
 				t.Fatalf("%+v of %+v; want that it died by %q", p, status, test.want)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -27,7 +28,7 @@ func predecessor(t *testing.T, f lock.File) *lock.Predecessor {
 
 // wantPredecessor checks who had the lock before; at a step, if step is not empty. It is
 // the same for whoever looks at the free lock afterwards, and then it is us.
-func wantPredecessor(t *testing.T, f lock.File, pid int, how lock.End, evidence lock.Evidence, note string) *lock.Predecessor {
+func wantPredecessor(t *testing.T, f lock.File, pid int, how lock.End, evidence evidence.Evidence, note string) *lock.Predecessor {
 	t.Helper()
 	p := predecessor(t, f)
 	if p == nil {
@@ -59,9 +60,9 @@ func TestPredecessor(t *testing.T) {
 		}
 		return p
 	}
-	free, dead := lock.Evidence(""), lock.EvidenceKernelLockFree
+	free, dead := evidence.Evidence(""), evidence.KernelLockFree
 	if fsys, err := platform.FilesystemOf(t.TempDir()); err != nil || !fsys.Trusted {
-		dead = lock.EvidenceProcessGone
+		dead = evidence.ProcessGone
 	}
 	for name, test := range map[string]func(t *testing.T, f lock.File){
 		"nobody": func(t *testing.T, f lock.File) {
@@ -70,16 +71,23 @@ func TestPredecessor(t *testing.T) {
 			}
 		},
 		"released": func(t *testing.T, f lock.File) {
-			p := hold(t, f, "release")
-			got := wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "")
-			if got.Info.Cmd != "member" || time.Since(got.Ended) > time.Minute || got.Ended.Before(got.Info.CreatedAt) {
-				t.Errorf("%+v", got)
+			p := hold(t, f, "release") // which has nothing to tell
+			if info, err := os.Stat(f.Path + ".flock"); err != nil || info.Mode()&os.ModeSticky == 0 {
+				wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "") // but whose the sibling is
+				return
 			}
+			if p := predecessor(t, f); p != nil {
+				t.Errorf("%+v; want nobody", p)
+			}
+			hold(t, f, "release") // after one that has looked back
 			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, free, "")
 		},
 		"released, with a note": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 1", "note step 2", "release")
-			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "step 2")
+			got := wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "step 2")
+			if got.Info.Cmd != "member" || time.Since(got.Ended) > time.Minute || got.Ended.Before(got.Info.CreatedAt) {
+				t.Errorf("%+v", got)
+			}
 			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, free, "") // the note was not ours
 		},
 		"killed": func(t *testing.T, f lock.File) {
@@ -106,15 +114,15 @@ func TestPredecessor(t *testing.T) {
 		"of another program": func(t *testing.T, f lock.File) {
 			hold(t, f, "note earlier", "release")
 			putDeadClaim(t, f.Path)
-			got := wantPredecessor(t, f, getClaimPID(t, deadClaim), lock.EndDied, lock.EvidenceProcessGone, "")
+			got := wantPredecessor(t, f, getClaimPID(t, deadClaim), lock.EndDied, evidence.ProcessGone, "")
 			if got.Info.CreatedAt.IsZero() {
 				t.Errorf("%+v", got)
 			}
 		},
 		"taken for dead": func(t *testing.T, f lock.File) {
-			putClaim(t, f.Path, lock.LockInfo{PID: 7, CreatedAt: time.Now().Add(-time.Hour), Hostname: "elsewhere", Cmd: "far"})
+			putClaim(t, f.Path, evidence.Claim{PID: 7, CreatedAt: time.Now().Add(-time.Hour), Hostname: "elsewhere", Cmd: "far"})
 			f.StaleAfter = time.Minute
-			wantPredecessor(t, f, 7, lock.EndPresumed, lock.EvidenceAged, "")
+			wantPredecessor(t, f, 7, lock.EndPresumed, evidence.Aged, "")
 		},
 		"vanished": func(t *testing.T, f lock.File) {
 			hold(t, f, "release")
@@ -131,13 +139,26 @@ func TestPredecessor(t *testing.T) {
 		"broken": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 3")
 			p.Kill()
-			eventually(t, "it is dead", func() bool { s, err := f.Break(t.Context()); return err == nil && s.State == lock.StateDead })
+			eventually(t, "it is dead", func() bool { s, err := f.Break(t.Context()); return err == nil && s.State == evidence.Dead })
 			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
+		},
+		"died, and a plain holder since": func(t *testing.T, f lock.File) {
+			hold(t, f, "note step 3").Kill()
+			eventually(t, "it is dead", func() bool { s, err := f.Break(t.Context()); return err == nil && s.State == evidence.Dead })
+			p := hold(t, f, "release") // the death is over
+			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndReleased, free, "")
+		},
+		"a child has noted": func(t *testing.T, f lock.File) {
+			held := tryHold(t, f)
+			heldIn(t, held.Environ(nil))
+			check(t, lock.NoteAbove("", "a child's"))
+			letGo(t, held)
+			wantPredecessor(t, f, os.Getpid(), lock.EndReleased, free, "a child's")
 		},
 		"a reader in between": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 3")
 			p.Kill()
-			reader, err := f.AcquireShared(t.Context())
+			reader, err := sharing(f).Acquire(t.Context())
 			check(t, err)
 			if got, err := reader.Predecessor(); err != nil || got == nil || got.Note != "step 3" {
 				t.Errorf("%+v, %v", got, err)
@@ -239,13 +260,15 @@ func TestPredecessor(t *testing.T) {
 // told later only to whom it was told before.
 func TestPredecessor_Once(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-	letGo(t, tryHold(t, f))
+	predecessor(t, f) // who looks back leaves word
 	for name, before := range map[string]func(held *lock.FileHold) error{
 		"asked at once": func(held *lock.FileHold) error { return second(held.Predecessor()) },
-		"noted":         func(held *lock.FileHold) error { return held.Note("mine") },
-		"handed on": func(held *lock.FileHold) error {
+		"noted before": func(held *lock.FileHold) error {
+			return errors.Join(held.Note("mine"), second(held.Predecessor()))
+		},
+		"a child noted before": func(held *lock.FileHold) error {
 			heldIn(t, held.Environ(nil))
-			return lock.NoteAbove("", "a child's")
+			return errors.Join(lock.NoteAbove("", "a child's"), second(held.Predecessor()))
 		},
 	} {
 		held := tryHold(t, f)
@@ -294,20 +317,20 @@ func TestPredecessor_Fallback(t *testing.T) {
 	letGo(t, held)
 	isAbsent(t, f.Path+".flock")
 	p = dead("step 3")
-	wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, lock.EvidenceProcessGone, "step 3")
+	wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, evidence.ProcessGone, "step 3")
 }
 
 // TestPredecessor_Long: a claim of any size is remembered, cut if need be.
 func TestPredecessor_Long(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Cmd: strings.Repeat("größe\x01<", 900)}
-	letGo(t, tryHold(t, f))
+	predecessor(t, f) // who looks back leaves word
 	p := wantPredecessor(t, f, os.Getpid(), lock.EndReleased, "", "")
 	cut, is := strings.CutSuffix(p.Info.Cmd, "…")
 	if !is || len(cut) < 100 || !strings.HasPrefix(f.Cmd, cut) || p.Info.Nonce == "" {
 		t.Errorf("%+v", p)
 	}
 	f.Cmd = ""
-	for _, c := range []lock.LockInfo{
+	for _, c := range []evidence.Claim{
 		{PID: 1 << 22, Cmd: strings.Repeat("\x01", 8000)},
 		{PID: 1 << 22, Cmd: "x", Hostname: strings.Repeat("h", 20000)},
 	} {
@@ -326,12 +349,12 @@ func TestPredecessor_OldSibling(t *testing.T) {
 	for name, old := range map[string]string{
 		"empty":           "",
 		"fence":           "\x00\x00" + fmt.Sprintf("%020d\n", 42),
-		"fence and bytes": "XY" + fmt.Sprintf("%020d\n", 42) + "0123456789",
+		"fence and bytes": "\x00\x00" + fmt.Sprintf("%020d\n", 42) + "0123456789",
 		"power lost":      strings.Repeat("\x00", 100),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-			putFile(t, f.Path+".flock", []byte(old), time.Time{})
+			putSibling(t, f.Path, old)
 			if p := predecessor(t, f); p != nil {
 				t.Errorf("%+v", p)
 			}
@@ -347,7 +370,7 @@ func TestPredecessor_OldSibling(t *testing.T) {
 func TestPredecessor_SparesData(t *testing.T) {
 	for name, content := range map[string]string{
 		"text":  strings.Repeat("not a sibling at all\n", 150),
-		"large": strings.Repeat("\x00", lock.SiblingSize) + "\n",
+		"large": strings.Repeat("\x00", siblingSize) + "\n",
 	} {
 		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 		putFile(t, f.Path+".flock", []byte(content), time.Time{})
@@ -368,7 +391,7 @@ func TestPredecessor_SparesData(t *testing.T) {
 
 func getClaimPID(t *testing.T, claim string) int {
 	t.Helper()
-	var c lock.LockInfo
+	var c evidence.Claim
 	check(t, json.Unmarshal([]byte(claim), &c))
 	return c.PID
 }

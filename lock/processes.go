@@ -4,31 +4,43 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/internal/lockfile"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Process is a holder or waiter, as the kernel knows it.
+// Process is a holder or waiter, as the kernel or an engine knows it.
 type Process struct {
-	PID int    `json:"pid,omitempty"` // 0 where it does not say
+	PID int    `json:"pid,omitempty"` // 0 where the kernel does not say
 	Cmd string `json:"cmd,omitempty"` // the name of its program; empty where that can't be seen
-	// Since is when a holdfast waiter began to wait.
+	// Since is when a waiter began to wait, if it is one that says so.
 	Since time.Time `json:"since,omitzero"`
 	// Stopped says of a holder that a signal (Ctrl-Z, SIGSTOP) or a debugger has stopped it
 	// for now (Linux).
 	Stopped bool `json:"stopped,omitempty"`
+
+	// Info is its claim, on engines that have one of each; nil at lock files.
+	Info *evidence.Claim `json:"claim,omitempty"`
+	// Activity is what a database says of the session ("active", "idle"), and QueryStart since
+	// when.
+	Activity   string    `json:"activity,omitempty"`
+	QueryStart time.Time `json:"query_start,omitzero"`
+	// BlockedBy are the pids of the sessions in a waiter's way, where a database says so.
+	// Otherwise those are the holders.
+	BlockedBy []int `json:"blocked_by,omitempty"`
 }
 
-// kernelList is the system's list of locks. It is read when it is first needed, as that
+// kernelList is the system's list of locks. It is read only when it is first needed, as reading
 // takes long: see platform.ListKernelLocks.
 type kernelList struct {
 	read  bool
 	locks platform.KernelLocks
 }
 
-// noList is for those who can do without.
+// noList is for callers that can do without.
 var noList = &kernelList{read: true}
 
-// readList is for those who look at many locks.
+// readList is for callers that look at many locks.
 func readList() *kernelList {
 	l := new(kernelList)
 	l.get()
@@ -43,49 +55,49 @@ func (l *kernelList) get() platform.KernelLocks {
 	return l.locks
 }
 
-// holders are those who have a lock, as far as that can be told.
+// holders are the holders of a lock, as far as that can be told.
 type holders struct {
-	info      *LockInfo // the claim of a holder who lives
-	gone      *LockInfo // the claim of one who has gone, and whose processes have the lock
+	info      *evidence.Claim // the claim of a holder that lives
+	gone      *evidence.Claim // the claim of a holder that has gone; its processes have the lock
 	shared    bool
 	processes []Process
 }
 
-// whoHas tells who has the kernel lock of a lock file, or, without a file (nil), that of
-// the sibling. It names nobody who is known to be dead, or not among the readers: a
-// readers' file names the first of them, who may have left, and a lock outlives its process
-// in its children. So info can be nil. Where the claim does not tell it all, the kernel's
-// list is asked.
-func (p *place) whoHas(f *finding, list *kernelList) (who holders) {
+// whoHas names the holders of a lock file's kernel lock, or, without a file (nil), of the
+// sibling's. It leaves out processes known to be dead, or known not to be among the readers: a
+// readers' file names the first reader, which may have left, and a lock outlives its process
+// in its children. So info can be nil. Where the claim does not tell it all, the kernel's list
+// is asked.
+func (p *place) whoHas(f *lockfile.Finding, list *kernelList) (who holders) {
 	var id platform.FileID
 	if f != nil {
-		who.info, who.shared = f.holder(), f.isShared()
-		if f.file != nil {
-			id = f.file.ID()
+		who.info, who.shared = f.Holder(), f.IsShared()
+		if f.File != nil {
+			id = f.File.ID()
 		} else {
-			id, _ = platform.IdentifyFile(f.path)
+			id, _ = platform.IdentifyFile(f.Path)
 		}
 	}
-	if who.info != nil && (f.claim.released || p.isGone(f)) {
+	if who.info != nil && (f.Claim.Released || p.IsGone(f)) {
 		who.info, who.gone = nil, who.info
 	}
-	elsewhere := f != nil && f.claim != nil && p.origin(f.claim) == originForeignNamespace
+	elsewhere := f != nil && f.Claim != nil && p.Origin(f.Claim) == evidence.OriginForeignNamespace
 	if who.info != nil && !who.shared && !elsewhere {
 		return who
 	}
 	locks := list.get()
 	takers := locks.Holders(id)
 	if elsewhere && who.info != nil && !who.shared {
-		if !haveGone(takers, f.claim.PIDFD) {
+		if !haveGone(takers, f.Claim.PIDFD) {
 			return who
 		}
 		who.info, who.gone = nil, who.info
 	}
-	// A holder who has gone may live on. If not, its pid may be another process's by now; and
-	// that of another namespace means nothing here.
+	// A holder that has gone may live on. If not, its pid may be another process's by now. A pid
+	// of another namespace means nothing here.
 	isGone := func(pid int) bool {
 		switch {
-		case who.shared: // their claim says nothing of who has left
+		case who.shared: // their claim does not say which readers have left
 			return platform.HasLeft(pid, id)
 		case who.gone == nil:
 			return false
@@ -104,20 +116,20 @@ func (p *place) whoHas(f *finding, list *kernelList) (who holders) {
 	} else {
 		who.gone = nil
 	}
-	if len(who.processes) == 0 && who.gone == nil && !who.shared { // the holder is on its way in, or knows no other lock
-		sibling, _ := platform.IdentifyFile(p.sibling)
+	if len(who.processes) == 0 && who.gone == nil && !who.shared { // a holder on its way in, or with only the sibling
+		sibling, _ := platform.IdentifyFile(p.sibling.Path)
 		who.processes = living(locks.Holders(sibling))
 	}
 	is := func(q Process) bool { return q.PID == who.info.PID }
-	if who.info != nil && len(who.processes)+len(takers) > 0 && p.origin(f.claim) == originHere && !slices.ContainsFunc(who.processes, is) {
+	if who.info != nil && len(who.processes)+len(takers) > 0 && p.Origin(f.Claim) == evidence.OriginHere && !slices.ContainsFunc(who.processes, is) {
 		who.info = nil
 	}
 	return who
 }
 
 // haveGone reports whether the process of an exclusive claim from another pid namespace is
-// known to have ended: who took the lock is not it. Its pid there says nothing here. The
-// pids of the list do where they are visible, and so does the inode of a pidfd anywhere.
+// known to have ended: none of the takers is that process. Its pid there says nothing here.
+// The pids of the list do where they are visible, and so does the inode of a pidfd anywhere.
 // (The list of a pid namespace leaves out a lock whose taker has gone, as it does one whose
 // taker can't be seen. There nothing is known.)
 func haveGone(takers []int, pidfd uint64) bool {
@@ -130,14 +142,14 @@ func haveGone(takers []int, pidfd uint64) bool {
 	return len(takers) > 0
 }
 
-// findHeirs adds the processes that have the lock from one that has gone.
+// findHeirs adds the processes that have the lock from a holder that has gone.
 func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []platform.Heir) {
 	hasGone := func(pid int) bool {
 		return isGone(pid) || platform.Probe(platform.Process{PID: pid}) == platform.Gone
 	}
 	var pids []int
 	for _, h := range heirs {
-		// The kernel does not say of a taker who has gone which pid that was, in a pid namespace.
+		// In a pid namespace, the kernel does not give the pid of a taker that has gone.
 		if h.Taker == 0 || hasGone(h.Taker) {
 			pids = append(pids, h.PID)
 		}
@@ -145,30 +157,19 @@ func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []p
 	slices.Sort(pids)
 	found := living(slices.Compact(pids))
 	who.processes = append(who.processes, found...)
-	// If no heir can be seen, the list may still say that the lock was taken by the holder
-	// who has gone. If it does not, somebody is only looking, or takes the lock over.
+	// If no heir can be seen, the list may still say that the gone holder took the lock. If it
+	// does not, some process is only looking, or takes the lock over.
 	if who.shared || len(found) == 0 && !slices.ContainsFunc(takers, hasGone) {
 		who.gone = nil
 	}
 }
 
-// isLocked reports whether somebody has the lock of a file that is not in the kernel's list.
-// The list leaves out locks whose taker has gone (in a pid namespace), and has other names
-// for files on some filesystems.
-func (p *place) isLocked(f *finding, list *kernelList) bool {
+// isLocked reports whether a file that is not in the kernel's list is locked. The list leaves
+// out locks whose taker has gone (in a pid namespace), and names files differently on some
+// filesystems.
+func (p *place) isLocked(f *lockfile.Finding, list *kernelList) bool {
 	kernel, err := p.peek(f, list, false)
-	return err == nil && kernel == kernelHeld
-}
-
-func (f *finding) isShared() bool { return f.claim != nil && f.claim.Mode == modeShared }
-
-// isGone reports whether the process that a lock file names is known to have ended.
-func (p *place) isGone(f *finding) bool {
-	if p.origin(f.claim) != originHere {
-		return false
-	}
-	l := platform.Probe(f.claim.process())
-	return l == platform.Gone || l == platform.Replaced
+	return err == nil && kernel == evidence.KernelHeld
 }
 
 // living returns those of the processes that still run.
@@ -181,12 +182,12 @@ func living(pids []int) (all []Process) {
 	return all
 }
 
-// waiters returns those who wait in the kernel for the lock, the next one first.
+// waiters returns the processes that wait in the kernel for the lock, the next one first.
 func (p *place) waiters(list *kernelList) (all []Process) {
 	if !list.get().AnyWait() {
 		return nil
 	}
-	for _, path := range []string{p.file.Path, p.sibling} {
+	for _, path := range []string{p.file.Path, p.sibling.Path} {
 		id, err := platform.IdentifyFile(path)
 		if err != nil {
 			continue

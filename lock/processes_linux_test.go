@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/repolock"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -63,7 +65,7 @@ func TestProcesses_Readers(t *testing.T) {
 			}
 			end(first)
 			s = inspect(t, f)
-			if s.State != lock.StateHeld || !s.Shared || !slices.Equal(pids(s.Processes), []int{two}) || s.Info != nil {
+			if s.State != evidence.Held || !s.Shared || !slices.Equal(pids(s.Processes), []int{two}) || s.Info != nil {
 				t.Errorf("%+v of %+v; want %d alone", s, s.Info, two)
 			}
 			if s.Processes[0].Cmd != filepath.Base(os.Args[0]) {
@@ -73,7 +75,7 @@ func TestProcesses_Readers(t *testing.T) {
 			if !locked.Shared || locked.Info != nil || !slices.Equal(pids(locked.Processes), []int{two}) {
 				t.Errorf("%+v", locked)
 			}
-			for _, text := range []string{locked.Error(), locked.UserMessage("")} {
+			for _, text := range []string{locked.Error(), repolock.UserMessage(locked, "")} {
 				if strings.Contains(text, fmt.Sprint("pid ", one)) || !strings.Contains(text, fmt.Sprint("pid ", two)) {
 					t.Errorf("%s; want pid %d, and not %d", text, two, one)
 				}
@@ -92,7 +94,7 @@ func TestProcesses_NoClaim(t *testing.T) {
 	pid := holder.Cmd.Process.Pid
 	check(t, os.Remove(f.Path))
 	s := inspect(t, f)
-	if s.State != lock.StateHeld || s.Info != nil || !slices.Equal(pids(s.Processes), []int{pid}) {
+	if s.State != evidence.Held || s.Info != nil || !slices.Equal(pids(s.Processes), []int{pid}) {
 		t.Errorf("%+v; want pid %d", s, pid)
 	}
 	if text := wantLocked(t, f.Path).Error(); !strings.Contains(text, fmt.Sprintf("pid %d (%q), by the kernel's list", pid, filepath.Base(os.Args[0]))) {
@@ -150,7 +152,8 @@ func TestProcesses_Waiters(t *testing.T) {
 		w := start(t, "member", f.Path)
 		w.Do("acquire", "waiting")
 		waiters, want = append(waiters, w), append(want, w.Cmd.Process.Pid)
-		eventually(t, "a waiter is listed", func() bool { return len(inspect(t, f).Waiters) == len(want) })
+		// It stands at the turnstile an instant before it says who it is.
+		eventually(t, "a waiter is listed", func() bool { return slices.Equal(pids(inspect(t, f).Waiters), want) })
 	}
 	leave := func() { letGo(t, held) }
 	for i, w := range waiters {
@@ -161,11 +164,6 @@ func TestProcesses_Waiters(t *testing.T) {
 				t.Errorf("waiter %d is %+v; want pid %d, after %v", j, p, want[i+j], last)
 			}
 			last = p.Since
-		}
-		for _, e := range s.Entries(lock.Key{}) {
-			if !e.Granted && (e.Info == nil || e.QueryStart.IsZero() || !slices.Equal(e.BlockedBy, []int{s.Info.PID})) {
-				t.Errorf("%+v; want who, since when, and blocked by %d", e, s.Info.PID)
-			}
 		}
 		leave()
 		w.Expect("held")
@@ -210,6 +208,36 @@ func TestProcesses_WaitersGone(t *testing.T) {
 	giveUp()
 	eventually(t, "we wait no more", waits(ahead.Cmd.Process.Pid))
 	holder.Do("release", "released")
+	ahead.Expect("held")
+	ahead.Do("release", "released")
+	wantFree(t, f.Path)
+}
+
+// TestProcesses_WaitersGone_Behind: so it is for a thread that has not come past another one who
+// waits.
+func TestProcesses_WaitersGone_Behind(t *testing.T) {
+	needsTurnstile(t)
+	f := queuedListed(t)
+	held, ahead := tryHold(t, f), start(t, "member", f.Path)
+	ahead.Do("acquire", "waiting")
+	waitedFor(t, f)
+	said := func() (pids []int) {
+		for _, w := range inspect(t, f).Waiters {
+			if !w.Since.IsZero() {
+				pids = append(pids, w.PID)
+			}
+		}
+		return pids
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	came := beginAcquire(t, ctx, f)
+	eventually(t, "we wait behind them", func() bool { return slices.Equal(said(), []int{ahead.Cmd.Process.Pid, os.Getpid()}) })
+	cancel()
+	get(t, came)
+	if got := said(); !slices.Equal(got, []int{ahead.Cmd.Process.Pid}) {
+		t.Errorf("pids %v say that they wait; want %d alone", got, ahead.Cmd.Process.Pid)
+	}
+	letGo(t, held)
 	ahead.Expect("held")
 	ahead.Do("release", "released")
 	wantFree(t, f.Path)

@@ -44,7 +44,7 @@ func TestGoroutinesRaceForDeadLock(t *testing.T) {
 				ready.Done()
 				<-gun
 				held, err := lock.File{Path: path}.TryAcquire(t.Context())
-				var locked *lock.ErrLocked
+				var locked *lock.LockedError
 				switch {
 				case err == nil:
 					winner = held

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maxRenewTick bounds how late the renewal notices that the machine was
-// suspended: a sleeping timer does not count the time of suspend.
+// maxRenewTick bounds how late the renewal notices that the machine was suspended: a sleeping
+// timer does not count the time of suspend.
 const maxRenewTick = 10 * time.Second
 
 // A renewal looks after a lock while it is held, where others may have to go by the claim's
@@ -14,7 +14,7 @@ const maxRenewTick = 10 * time.Second
 // either clock, it renews the claim.
 //
 // A suspended machine that wakes up late has lost nothing as long as the claim is still its
-// own. It belongs to one goroutine.
+// own. A renewal belongs to one goroutine.
 type renewal struct {
 	hold    *FileHold
 	span    time.Duration // StaleAfter; never negative
@@ -22,7 +22,7 @@ type renewal struct {
 }
 
 func (h *FileHold) newRenewal(now time.Time) *renewal {
-	span := h.attempt.staleAfter()
+	span := h.attempt.Span()
 	if span < 0 {
 		span = DefaultStaleAfter // nobody ages us out, but we look for loss
 	}
@@ -58,38 +58,18 @@ func (r *renewal) tick(now time.Time) bool {
 	if h.left || h.isLost {
 		return false
 	}
-	err := h.own.isOurs()
+	err := h.own.IsOurs()
 	if err == nil && due {
-		err = h.attempt.renew(h.own, now)
+		err = h.attempt.take.Renew(h.own, now)
 	}
 	switch {
 	case err == nil && due:
 		r.trusted = now
 	case err == nil:
 	case errors.Is(err, ErrLost), now.Sub(r.trusted) > r.span:
-		// Lost, or we could not look for so long that others may have taken
-		// us for dead.
+		// Lost, or we could not look for so long that others may have taken us for dead.
 		h.lose()
 		return false
 	}
 	return true
-}
-
-// renew writes a later time into the claim: to the open file, in place, without changing
-// its length. So only our own file can be touched, whatever lies at the path by now, and a
-// reader finds a whole claim at any moment.
-func (a *attempt) renew(o *ownFile, now time.Time) error {
-	claim := o.claim
-	claim.RenewedAt = renewalTime(now)
-	data, err := a.encode(claim)
-	if err != nil {
-		return err
-	}
-	if err := o.file.WriteAt(data, 0); err != nil {
-		if wrote, herr := o.file.Holds(data); herr != nil || !wrote {
-			return err
-		}
-	}
-	o.claim, o.data, o.written = claim, data, time.Now()
-	return nil
 }

@@ -9,20 +9,20 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/holdfast-go/holdfast/lock/internal/fail"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
 // Set is several locks that are held together.
 type Set struct{ held []Hold } // in the order in which they were acquired
 
-// AcquireAll acquires several locks, all or none. On any error the locks that it had got
-// are released again, and the error is that of the lock that could not be had.
+// AcquireAll acquires several locks, all or none. On any error it releases the locks that it
+// had got, and the error is that of the lock that could not be acquired.
 //
 // Whatever the order of files, the locks are acquired in one order that is the same for all
-// processes of a machine: by the identity of their folders, and then by name. So two
-// callers that name the same locks in opposite orders never wait for each other. That holds
-// for locks acquired by one call. Whoever acquires further ones while holding a Set is on
-// their own.
+// processes of a machine: by the identity of their folders, and then by name. So two callers
+// that name the same locks in opposite orders never wait for each other. That holds for locks
+// acquired by one call, and not for further ones that a caller acquires while holding a Set.
 //
 // A lock that is named twice is ErrInvalidName.
 func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
@@ -32,16 +32,6 @@ func AcquireAll(ctx context.Context, files ...File) (*Set, error) {
 // TryAcquireAll is AcquireAll without waiting: see File.TryAcquire.
 func TryAcquireAll(ctx context.Context, files ...File) (*Set, error) {
 	return acquireAll(ctx, files, File.TryAcquire)
-}
-
-// AcquireAllShared is AcquireAll for shared locks: see File.AcquireShared.
-func AcquireAllShared(ctx context.Context, files ...File) (*Set, error) {
-	return acquireAll(ctx, files, File.AcquireShared)
-}
-
-// TryAcquireAllShared is TryAcquireAll for shared locks: see File.TryAcquireShared.
-func TryAcquireAllShared(ctx context.Context, files ...File) (*Set, error) {
-	return acquireAll(ctx, files, File.TryAcquireShared)
 }
 
 func acquireAll(ctx context.Context, files []File, acquire func(File, context.Context) (*FileHold, error)) (*Set, error) {
@@ -61,7 +51,7 @@ func acquireAll(ctx context.Context, files []File, acquire func(File, context.Co
 		held, err := acquire(f, ctx)
 		if err != nil {
 			for _, h := range slices.Backward(s.held) {
-				err = joined(err, h.(*FileHold).ReleaseUnused())
+				err = fail.Join(err, h.(*FileHold).ReleaseUnused())
 			}
 			return nil, err
 		}
@@ -83,8 +73,8 @@ func (s *Set) Context(parent context.Context) context.Context {
 	return parent
 }
 
-// Release releases the locks in the reverse order, each as Hold.Release does, and
-// goes on after errors, which it joins.
+// Release releases the locks in the reverse order, each as Hold.Release does. It goes on after
+// errors, which it joins.
 func (s *Set) Release() error {
 	var errs []error
 	for _, h := range slices.Backward(s.held) {
@@ -110,13 +100,13 @@ func canonical(files []File) ([]File, error) {
 		}
 		path, err := absolute(f.Path)
 		if err != nil {
-			return nil, pathError("resolve", f.Path, err)
+			return nil, fail.At("resolve", f.Path, err)
 		}
 		folder, err := folderOf(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, noFolder(path)
 		} else if err != nil {
-			return nil, pathError("acquire", path, err)
+			return nil, fail.At("acquire", path, err)
 		}
 		entries = append(entries, entry{f, folder, filepath.Base(path)})
 	}

@@ -202,7 +202,7 @@ func TestSet_Order(t *testing.T) {
 		var seen recorder
 		files := some(dir, names...)
 		for i := range files {
-			files[i].Observer = &seen
+			files[i].Observe = seen.Observe
 		}
 		set := holdAll(t, files...)
 		var paths []string
@@ -303,7 +303,7 @@ func TestSet_Context(t *testing.T) {
 	ctx := set.Context(limited)
 	for _, f := range files {
 		for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
-			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": f.AcquireShared,
+			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": sharing(f).Acquire,
 		} {
 			held, err := acquire(ctx)
 			if !errors.Is(err, lock.ErrReentrant) || held != nil {

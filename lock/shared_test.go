@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 func removeFile(t *testing.T, path string) {
@@ -19,26 +20,32 @@ func removeFile(t *testing.T, path string) {
 	check(t, os.Remove(path))
 }
 
+// sharing has a File acquire its lock for a reader.
+func sharing(f lock.File) lock.File {
+	f.Shared = true
+	return f
+}
+
 func holdShared(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	held, err := f.AcquireShared(t.Context())
+	held, err := sharing(f).Acquire(t.Context())
 	check(t, err)
 	return held
 }
 
 func beginShared(t *testing.T, f lock.File) <-chan outcome {
 	t.Helper()
-	return begin(t, f, true, func() (*lock.FileHold, error) { return f.AcquireShared(t.Context()) })
+	return begin(t, f, true, func() (*lock.FileHold, error) { return sharing(f).Acquire(t.Context()) })
 }
 
-func wantSharedLocked(t *testing.T, f lock.File, evidence lock.Evidence) {
+func wantSharedLocked(t *testing.T, f lock.File, want evidence.Evidence) {
 	t.Helper()
-	held, err := f.TryAcquireShared(t.Context())
+	held, err := sharing(f).TryAcquire(t.Context())
 	if err == nil {
 		t.Fatal("a reader got in: ", held.Release())
 	}
-	if locked := asLocked(t, err); locked.Evidence != evidence || locked.State != lock.StateHeld || (locked.Info == nil) != (evidence == lock.EvidenceOthersWait) {
-		t.Errorf("got %v; want %q, and a holder who is in the way", locked, evidence)
+	if locked := asLocked(t, err); locked.Evidence != want || locked.State != evidence.Held || (locked.Info == nil) != (want == evidence.OthersWait) {
+		t.Errorf("got %v; want %q, and a holder who is in the way", locked, want)
 	}
 }
 
@@ -52,12 +59,12 @@ func TestShared_Together(t *testing.T) {
 	leave := make(chan struct{})
 	for i := range n {
 		out.Go(func() {
-			acquire := f.AcquireShared
+			acquire := sharing(f).Acquire
 			if i%2 == 0 {
-				acquire = f.TryAcquireShared
+				acquire = sharing(f).TryAcquire
 			}
 			held, err := acquire(t.Context())
-			for errors.As(err, new(*lock.ErrLocked)) { // another reader was in the turnstile
+			for errors.As(err, new(*lock.LockedError)) { // another reader was in the turnstile
 				held, err = acquire(t.Context())
 			}
 			in.Done()
@@ -73,10 +80,10 @@ func TestShared_Together(t *testing.T) {
 	if claim := getClaim(t, f.Path); claim.Mode != "shared" || claim.PID != os.Getpid() {
 		t.Errorf("on disk is %+v", claim)
 	}
-	if l := wantLocked(t, f.Path); l.Evidence != lock.EvidenceKernelLockHeld || l.Info == nil || l.Info.Mode != "shared" {
+	if l := wantLocked(t, f.Path); l.Evidence != evidence.KernelLockHeld || l.Info == nil || l.Info.Mode != "shared" {
 		t.Errorf("a writer hears %v", l)
 	}
-	if s, err := f.Inspect(t.Context()); err != nil || s.State != lock.StateHeld || s.Info == nil || s.Info.Mode != "shared" {
+	if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Info == nil || s.Info.Mode != "shared" {
 		t.Errorf("Inspect: %+v, %v", s, err)
 	}
 	close(leave)
@@ -116,9 +123,9 @@ func TestShared_Processes(t *testing.T) {
 func TestShared_WriterAlone(t *testing.T) {
 	f := queued(t)
 	writer := tryHold(t, f)
-	wantSharedLocked(t, f, lock.EvidenceKernelLockHeld)
+	wantSharedLocked(t, f, evidence.KernelLockHeld)
 	other := start(t, "member", f.Path)
-	other.Do("try-shared", "locked: "+string(lock.EvidenceKernelLockHeld))
+	other.Do("try-shared", "locked: "+string(evidence.KernelLockHeld))
 	other.Do("shared", "waiting")
 	ours := beginShared(t, f)
 	if writer.Info().Mode == "shared" {
@@ -145,8 +152,8 @@ func TestShared_WriterWaits(t *testing.T) {
 	other := start(t, "member", f.Path)
 	writer := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
-	wantSharedLocked(t, f, lock.EvidenceOthersWait)
-	other.Do("try-shared", "locked: "+string(lock.EvidenceOthersWait))
+	wantSharedLocked(t, f, evidence.OthersWait)
+	other.Do("try-shared", "locked: "+string(evidence.OthersWait))
 	other.Do("shared", "waiting")
 	ours := beginShared(t, f)
 	parkedIs(t, 2)
@@ -196,7 +203,7 @@ func TestShared_Robbed(t *testing.T) {
 	ctx := ours.Context(t.Context())
 	removeFile(t, f.Path)
 	wantLocked(t, f.Path)
-	other.Do("try", "locked: "+string(lock.EvidenceKernelLockHeld))
+	other.Do("try", "locked: "+string(evidence.KernelLockHeld))
 	if err := ours.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release: %v, want ErrLost", err)
 	}
@@ -247,7 +254,7 @@ func TestShared_Fallback(t *testing.T) {
 	if held.Info().Mode != "" {
 		t.Errorf("claim is %+v", held.Info())
 	}
-	wantSharedLocked(t, f, lock.EvidenceSameProcess)
+	wantSharedLocked(t, f, evidence.SameProcess)
 	if _, err := held.Fence(); err != nil {
 		t.Errorf("Fence: %v", err)
 	}
@@ -262,7 +269,7 @@ func TestShared_Fallback(t *testing.T) {
 // beginAcquireAsShared is for where a reader queues as a writer does.
 func beginAcquireAsShared(t *testing.T, f lock.File) <-chan outcome {
 	t.Helper()
-	return begin(t, f, false, func() (*lock.FileHold, error) { return f.AcquireShared(t.Context()) })
+	return begin(t, f, false, func() (*lock.FileHold, error) { return sharing(f).Acquire(t.Context()) })
 }
 
 func TestShared_NoFence(t *testing.T) {
@@ -283,7 +290,7 @@ func TestShared_StressOneProcess(t *testing.T) {
 	var all intervals
 	var wg sync.WaitGroup
 	for i := range 8 {
-		acquire, work := f.AcquireShared, all.together
+		acquire, work := sharing(f).Acquire, all.together
 		if i%4 == 0 {
 			acquire, work = f.Acquire, all.alone
 		}
@@ -317,14 +324,14 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 	defer cancel()
 	writer := beginAcquire(t, ctx, f)
 	parkedIs(t, 1)
-	if held, err := f.TryAcquireShared(t.Context()); err == nil {
+	if held, err := sharing(f).TryAcquire(t.Context()); err == nil {
 		t.Error("a reader passed a writer who waits", held.Release())
 	}
 	cancel()
 	if err := get(t, writer).err; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	held, err := f.TryAcquireShared(t.Context())
+	held, err := sharing(f).TryAcquire(t.Context())
 	check(t, err)
 	letGo(t, held)
 	// Who comes next adopts the wait.
@@ -358,8 +365,8 @@ func TestShared_SiblingGone(t *testing.T) {
 // of them is in package locktest.
 func TestShared_FormsOfFile(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
-	err := f.DoShared(t.Context(), func(context.Context) error {
-		held, err := f.AcquireSharedWithin(t.Context(), 0)
+	err := sharing(f).Do(t.Context(), func(context.Context, *lock.FileHold) error {
+		held, err := sharing(f).AcquireWithin(t.Context(), 0)
 		if err != nil {
 			return err
 		}
@@ -376,9 +383,9 @@ func TestShared_FormsOfFile(t *testing.T) {
 func TestShared_LookedAfterAgain(t *testing.T) {
 	f := queued(t)
 	for range 2 {
-		first, err := f.TryAcquireShared(t.Context())
+		first, err := sharing(f).TryAcquire(t.Context())
 		check(t, err)
-		second, err := f.TryAcquireShared(t.Context())
+		second, err := sharing(f).TryAcquire(t.Context())
 		check(t, err)
 		letGo(t, first)
 		letGo(t, second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 func init() {
@@ -28,7 +29,7 @@ func TestStoppedHolderKeepsLock(t *testing.T) {
 	stopped.Do("try", "held")
 	stopped.Stop()
 	locked := wantLocked(t, path)
-	if locked.Evidence != lock.EvidenceKernelLockHeld || locked.Info == nil || locked.Info.PID != stopped.Cmd.Process.Pid {
+	if locked.Evidence != evidence.KernelLockHeld || locked.Info == nil || locked.Info.PID != stopped.Cmd.Process.Pid {
 		t.Errorf("got %v, want the stopped process named, and the kernel lock as evidence", locked)
 	}
 }
@@ -60,7 +61,7 @@ func TestOwnLock_Contradiction(t *testing.T) {
 	holder := start(t, "member", f.Path)
 	holder.Do("try", "held")
 	holder.Do("close all", "closed")
-	if l := notHad(t, f); l.Evidence != lock.EvidenceSameProcess || l.Info == nil || l.Info.PID != holder.Cmd.Process.Pid {
+	if l := notHad(t, f); l.Evidence != evidence.SameProcess || l.Info == nil || l.Info.PID != holder.Cmd.Process.Pid {
 		t.Errorf("%+v", l)
 	}
 	holder.Kill()

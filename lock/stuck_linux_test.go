@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"golang.org/x/sys/unix"
 )
 
@@ -85,10 +86,10 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			if early {
 				t.Error("somebody is in before the one who is stopped")
 			}
-			if l := notHad(t, f); l.Evidence != lock.EvidenceKernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
+			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
 				t.Error(l)
 			}
-			if s := inspect(t, f); s.State != lock.StateHeld || s.Evidence != lock.EvidenceKernelLockHeld ||
+			if s := inspect(t, f); s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld ||
 				len(s.Processes) != 1 || s.Processes[0].PID != stuck.Cmd.Process.Pid || !s.Processes[0].Stopped {
 				t.Errorf("%+v", s)
 			}
@@ -240,7 +241,7 @@ func TestStuck_Lease(t *testing.T) {
 				t.Skip("needs a filesystem with leases: ", err)
 			}
 			promptly(t, "it", func() {
-				if l := notHad(t, f); l.Evidence != lock.EvidenceLeased || l.State != lock.StateUnknown {
+				if l := notHad(t, f); l.Evidence != evidence.Leased || l.State != evidence.Unknown {
 					t.Errorf("%+v", l)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

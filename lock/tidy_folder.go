@@ -13,15 +13,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/internal/fail"
+	"github.com/holdfast-go/holdfast/lock/internal/lockfile"
+	"github.com/holdfast-go/holdfast/lock/internal/queue"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Tidying is what Tidy is to do.
+// Tidying says what Tidy is to do.
 type Tidying struct {
-	// OlderThan spares what was written less than that long ago. A sibling with a fence is
-	// spared if the fence was given less than that long ago: its next fence goes on from the
-	// time of day, which only a clock that is set back by more could rewind. 0 means a day
-	// for fences, and spares nothing else.
+	// OlderThan spares what was written less than that long ago. A sibling with a fence is spared
+	// if the fence was given less than that long ago. Its next fence goes on from the time of
+	// day, and only a clock that is set back by more could rewind that. 0 means a day for fences,
+	// and spares nothing else.
 	OlderThan time.Duration
 	// DryRun has nothing removed.
 	DryRun bool
@@ -41,18 +45,18 @@ type Tidied struct {
 // siblings of locks that nobody has, waits for, or has open; lock files of holders proven
 // dead, with their siblings, as the next holder would remove them; and what dead processes
 // have left beside. A file that does not show that holdfast made it stays, whatever its name:
-// see FORMATS.md on the mark. It yields each of these files, and those that stay, with the reason. It
-// may be called at any time, beside any number of users of the locks, none of whom sees more
-// of it than somebody who was there for an instant.
+// see FORMATS.md on the mark. Tidy yields each of these files, and those that stay, with the
+// reason. It may be called at any time, beside any number of users of the locks. They see no
+// more of it than of a process that was there for an instant.
 //
-// Nothing goes because of its age alone: see Tidying.OlderThan. Symbolic links to folders
-// are not followed. What can't be read comes as an error with its path, and the rest
-// follows. The cause of a ctx that is done is the last error.
+// Nothing goes because of its age alone: see Tidying.OlderThan. Symbolic links to folders are
+// not followed. What can't be read comes as an error with its path, and the rest follows. The
+// cause of a ctx that is done is the last error.
 func Tidy(ctx context.Context, dir string, how Tidying) iter.Seq2[Tidied, error] {
 	return func(yield func(Tidied, error) bool) {
 		dir, err := filepath.Abs(dir)
 		if err != nil {
-			yield(Tidied{Path: dir}, pathError("resolve", dir, err))
+			yield(Tidied{Path: dir}, fail.At("resolve", dir, err))
 			return
 		}
 		now := time.Now()
@@ -96,8 +100,8 @@ func Tidy(ctx context.Context, dir string, how Tidying) iter.Seq2[Tidied, error]
 }
 
 // locksOf returns the locks to which the files of a folder belong, by their paths, with the
-// files beside each lock file, and the paths in their order. Whether a lock file alone is
-// one is for folderTidier to say.
+// files beside each lock file, and the paths in their order. folderTidier says whether a lock
+// file alone is a lock.
 func locksOf(dir string, entries []fs.DirEntry) (found map[string][]string, order []string) {
 	found = map[string][]string{}
 	for _, e := range entries {
@@ -135,7 +139,7 @@ type folderTidier struct {
 }
 
 // say yields what became of a file: why it stays, or else why it is not needed.
-func (t *folderTidier) say(path string, stays kept, needless string, err error) {
+func (t *folderTidier) say(path string, stays queue.Kept, needless string, err error) {
 	if t.stopped {
 		return
 	}
@@ -154,16 +158,16 @@ func (t *folderTidier) say(path string, stays kept, needless string, err error) 
 
 // lock tidies up what lies at a lock's path, and beside it.
 func (t *folderTidier) lock(path string) {
-	// Age proves nothing to us: we are no holder who wants to get in.
+	// Age proves nothing to us, as we do not want the lock.
 	f := File{Path: path, StaleAfter: -1}
-	a, err := f.attempt(platform.Exclusive, impatient{tries: 1})
+	a, err := f.attempt(platform.Exclusive, impatient(1))
 	if errors.Is(err, ErrInvalidName) {
-		return // "dir/.flock" belongs to nothing
+		return // no lock belongs to "dir/.flock"
 	} else if err != nil {
 		t.say(path, "", "", err)
 		return
 	}
-	if !a.shares() {
+	if !a.Shares() {
 		for _, name := range t.beside {
 			t.say(name, keptUntrusted, "", nil)
 		}
@@ -174,17 +178,17 @@ func (t *folderTidier) lock(path string) {
 		return
 	}
 	for _, name := range t.beside {
-		if name != a.sibling {
+		if name != a.sibling.Path {
 			t.leftover(a, name)
 		}
 	}
-	if why, err := a.tidyAnew(t.which); !errors.Is(err, fs.ErrNotExist) {
-		t.say(a.sibling, why, "nobody has the lock, or waits for it", err)
+	if why, err := a.sibling.Tidy(tidier{&a.place, t.which}); !errors.Is(err, fs.ErrNotExist) {
+		t.say(a.sibling.Path, why, "nobody has the lock, or waits for it", err)
 	}
 }
 
-// lockFile deals with a lock that somebody has, or died with: that is taken over and
-// released, as by the next holder. It reports whether the lock file has gone.
+// lockFile deals with a lock that somebody has, or died with. It takes the latter over and
+// releases it, as the next holder would. It reports whether the lock file has gone.
 func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 	s, err := a.inspect(t.ctx, t.list)
 	switch {
@@ -194,12 +198,12 @@ func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 	}
 	why := keptAs(s.State, s.Evidence)
 	switch ours := t.known || s.Info != nil && s.Info.KernelLock != ""; {
-	case !ours && len(t.beside) == 0 && s.Evidence != EvidenceIncomplete:
+	case !ours && len(t.beside) == 0 && s.Evidence != evidence.Incomplete:
 		return false // a file of this name may be anybody's
-	// Only a caller who acquires the lock says that this is a lock file.
+	// Only a caller that acquires the lock says that this is a lock file.
 	case !ours:
 		why = keptAlien
-	case s.State != StateDead:
+	case s.State != evidence.Dead:
 	default:
 		why, err = t.takeOver(a)
 	}
@@ -208,13 +212,13 @@ func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 		return true
 	}
 	for _, name := range t.beside {
-		t.say(name, cmp.Or(why, keptLockFile), "", nil)
+		t.say(name, cmp.Or(why, queue.KeptLockFile), "", nil)
 	}
 	return false
 }
 
 // takeOver removes a dead holder's lock file, and returns why it stays.
-func (t *folderTidier) takeOver(a *attempt) (kept, error) {
+func (t *folderTidier) takeOver(a *attempt) (queue.Kept, error) {
 	if info, _, err := platform.Look(a.file.Path); err == nil && t.isYoung(info) {
 		return keptYoung, nil
 	}
@@ -226,14 +230,16 @@ func (t *folderTidier) takeOver(a *attempt) (kept, error) {
 	if err == nil {
 		return "", held.ReleaseUnused() // the dead one stays the predecessor of the next
 	}
-	var locked *ErrLocked
+	var locked *LockedError
 	if errors.As(err, &locked) {
 		return keptAs(locked.State, locked.Evidence), nil
 	}
 	return "", err
 }
 
-func keptAs(s State, e Evidence) kept { return kept("the lock is " + string(s) + ": " + string(e)) }
+func keptAs(s evidence.State, e evidence.Evidence) queue.Kept {
+	return queue.Kept("the lock is " + string(s) + ": " + string(e))
+}
 
 func (t *folderTidier) isYoung(info platform.Info) bool {
 	return !t.which.before.IsZero() && !info.Modified.Before(t.which.before)
@@ -241,39 +247,39 @@ func (t *folderTidier) isYoung(info platform.Info) bool {
 
 // leftover deals with a marker, or what lies beside one, of a lock without lock file.
 func (t *folderTidier) leftover(a *attempt, path string) {
-	f, err := a.look(path)
+	f, err := a.Look(path)
 	const left = "a process that died has left it"
-	if errors.Is(err, fs.ErrNotExist) { // whoever has taken the lock over removed it
+	if errors.Is(err, fs.ErrNotExist) { // the lock's reclaimer removed it
 		t.say(path, "", left, nil)
 		return
 	} else if err != nil {
 		t.say(path, "", "", err)
 		return
 	}
-	defer f.close()
+	defer f.Close()
 	kernel, err := a.peek(f, noList, true)
-	state, evidence := a.judge(t.ctx, f, kernel)
+	state, why := a.Judge(t.ctx, f, kernel)
 	switch {
 	case err != nil:
-	case !f.info.Marked() && (f.claim == nil || !f.claim.ours) && !(t.known && isBeside(path[len(a.file.Path):])):
+	case !f.Info.Marked() && (f.Claim == nil || !f.Claim.Ours) && !(t.known && lockfile.IsBeside(path[len(a.file.Path):])):
 		t.say(path, keptAlien, "", nil)
 		return
-	case t.isYoung(f.info):
+	case t.isYoung(f.Info):
 		t.say(path, keptYoung, "", nil)
 		return
-	case state != StateDead && !a.isAbandoned(f):
-		t.say(path, kept("its maker may be at work: "+string(evidence)), "", nil)
+	case state != evidence.Dead && !a.IsAbandoned(f):
+		t.say(path, queue.Kept("its maker may be at work: "+string(why)), "", nil)
 		return
 	case t.which.dry:
-	case path == a.marker+".new":
-		err = a.removeLeftover(t.ctx, path)
+	case path == a.Marker+".new":
+		err = a.take.RemoveLeftover(t.ctx, path)
 	default:
-		err = a.removeMarker(t.ctx, path)
+		err = a.take.RemoveMarker(t.ctx, path)
 	}
-	stays := kept("")
-	var locked *ErrLocked
+	stays := queue.Kept("")
+	var locked *LockedError
 	if errors.As(err, &locked) || err == errMoved && exists(path) {
-		stays = keptInUse
+		stays = queue.KeptInUse
 	}
 	if err == errMoved || stays != "" {
 		err = nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -48,14 +49,14 @@ func TestTidy_Release(t *testing.T) {
 			letGo(t, tryHold(t, f))
 		}, sibling},
 		{"a reader", func(t *testing.T, f lock.File) {
-			held, err := f.TryAcquireShared(t.Context())
+			held, err := sharing(f).TryAcquire(t.Context())
 			check(t, err)
 			letGo(t, held)
 		}, nothing},
 		{"two readers", func(t *testing.T, f lock.File) {
-			first, err := f.TryAcquireShared(t.Context())
+			first, err := sharing(f).TryAcquire(t.Context())
 			check(t, err)
-			second, err := f.TryAcquireShared(t.Context())
+			second, err := sharing(f).TryAcquire(t.Context())
 			check(t, err)
 			letGo(t, first)
 			if got := names(t, filepath.Dir(f.Path)); got != ".lock .lock.flock" {
@@ -160,15 +161,17 @@ func TestTidy(t *testing.T) {
 	_, err := fenced.Fence()
 	check(t, err)
 	letGo(t, fenced)
-	check(t, os.WriteFile(at("oldfence.lock").Path+".flock", []byte("\x00\x0000001767323045678901\n and more"), 0o600))
+	check(t, os.WriteFile(at("oldfence.lock").Path+".flock", []byte("\x00\x0000001767323045678901\n"), 0o600))
 	check(t, os.Chtimes(at("oldfence.lock").Path+".flock", longAgo, longAgo))
+	check(t, os.WriteFile(at("number.lock").Path+".flock", []byte("\x00\x0000001767323045678901\nand data"), 0o600))
+	check(t, os.Chtimes(at("number.lock").Path+".flock", longAgo, longAgo))
 	check(t, os.WriteFile(at("data.lock").Path+".flock", []byte("somebody's data"), 0o600))
 	check(t, os.WriteFile(at("disk").Path, make([]byte, 4096), 0o600)) // locked with "flock disk.flock"
 	check(t, os.Chtimes(at("disk").Path, longAgo, longAgo))
 	check(t, os.WriteFile(at("disk").Path+".flock", nil, 0o600))
 	leaveDeadClaim(t, at("dead.lock").Path)
 	putDeadClaim(t, at("alien.lock").Path) // and no sibling: who knows whose it is
-	putClaim(t, at("far.lock").Path, lock.LockInfo{PID: 1, CreatedAt: longAgo, BootID: "another", Hostname: "elsewhere"})
+	putClaim(t, at("far.lock").Path, evidence.Claim{PID: 1, CreatedAt: longAgo, BootID: "another", Hostname: "elsewhere"})
 	check(t, makeMarked(at("far.lock").Path+".flock"))
 	check(t, makeMarked(at("empty.lock").Path))
 	check(t, os.Chtimes(at("empty.lock").Path, longAgo, longAgo))
@@ -214,6 +217,7 @@ func TestTidy(t *testing.T) {
 		"held.lock.flock":      "stays: the lock is held: kernel lock held",
 		"fence.lock.flock":     "stays: it has a fence, which was given not long ago",
 		"oldfence.lock.flock":  "goes: nobody has the lock, or waits for it",
+		"number.lock.flock":    "stays: nothing shows that it is holdfast's",
 		"data.lock.flock":      "stays: nothing shows that it is holdfast's",
 		"disk":                 "stays: nothing shows that it is holdfast's",
 		"empty.lock":           "stays: nothing shows that it is holdfast's", // empty and sticky
@@ -289,7 +293,7 @@ func TestTidy_Predecessor(t *testing.T) {
 	if _, err := os.Lstat(f.Path); err == nil {
 		t.Fatal("the dead holder's lock file is there")
 	}
-	wantPredecessor(t, f, dead.Cmd.Process.Pid, lock.EndDied, lock.EvidenceKernelLockFree, "step 2")
+	wantPredecessor(t, f, dead.Cmd.Process.Pid, lock.EndDied, evidence.KernelLockFree, "step 2")
 }
 
 // TestTidy_KeepsDeath: of a lock that is tidied up, the next holder learns how the last one
@@ -299,18 +303,18 @@ func TestTidy_KeepsDeath(t *testing.T) {
 	needsMarks(t)
 	for name, clear := range map[string]func(t *testing.T, f lock.File){
 		"break": func(t *testing.T, f lock.File) {
-			if s, err := f.Break(t.Context()); err != nil || s.State != lock.StateDead {
+			if s, err := f.Break(t.Context()); err != nil || s.State != evidence.Dead {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		},
 		"a reader": func(t *testing.T, f lock.File) {
-			held, err := f.TryAcquireShared(t.Context())
+			held, err := sharing(f).TryAcquire(t.Context())
 			check(t, err)
 			check(t, held.Release())
 		},
 		"an Acquire cancelled as it succeeds": func(t *testing.T, f lock.File) {
 			ctx, cancel := context.WithCancel(t.Context())
-			f.Observer = observer(func(lock.Event) { cancel() })
+			f.Observe = func(lock.Event) { cancel() }
 			if held, err := f.Acquire(ctx); err == nil {
 				letGo(t, held)
 				t.Fatal("acquired")

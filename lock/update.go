@@ -9,41 +9,41 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-go/holdfast/lock/internal/fail"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// Update changes the file at path under the lock path+".lock": it reads the file, calls
-// change with its contents (nil if it does not exist), and replaces it with what change
-// returns. It waits for the lock as Acquire does.
+// Update changes the file at path under the lock path+".lock". It reads the file, calls change
+// with its contents (nil if it does not exist), and replaces it with what change returns. It
+// waits for the lock as Acquire does.
 //
-// Readers of the file, with or without the lock, see the old contents or the new, never a
-// mix. When Update has returned nil, the new ones outlive a crash of the machine. The file
-// keeps its mode, and its owner where that is permitted; a new one gets 0644 less the
-// umask. The new contents are first written to ".NAME.holdfast-tmp" beside it, a name for
-// Update alone. Hard links, extended attributes and ACLs are not carried over. If path is a
-// symbolic link, the file that it leads to is changed, and the lock is beside that.
+// Readers of the file, with or without the lock, see the old contents or the new, never a mix.
+// When Update has returned nil, the new ones outlive a crash of the machine. The file keeps
+// its mode, and its owner where that is permitted; a new one gets 0644 less the umask. The new
+// contents are first written to ".NAME.holdfast-tmp" beside it, a name for Update alone. Hard
+// links, extended attributes and ACLs are not carried over. If path is a symbolic link, the
+// file that it leads to is changed, and the lock is beside that file.
 //
-// If change returns ErrUnchanged, or the contents that are there, the file is left as it
-// is, without error. nil contents are an error; an empty slice empties the file. An error
-// or panic of change is passed on as it is, and nothing has changed. If Update itself fails
-// to write, the file has its old contents; only if syncing the folder failed, it has the
-// new ones, which a crash may undo. If the lock was lost, the error matches ErrLost. When
-// that is found out before the file is replaced, nothing has changed; after, the new
-// contents stand.
+// If change returns ErrUnchanged, or the contents that are there, the file is left as it is,
+// without error. nil contents are an error; an empty slice empties the file. An error or panic
+// of change is passed on as it is, and nothing has changed. If Update itself fails to write,
+// the file has its old contents; only if syncing the folder failed, it has the new ones, which
+// a crash may undo. If the lock was lost, the error matches ErrLost. When that is found out
+// before the file is replaced, nothing has changed; after, the new contents stand.
 func Update(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
 	path, err := followLinks(path)
 	if err != nil {
 		return err
 	}
 	if err := checkUpdatable(path); err != nil { // without a lock, which would leave its sibling
-		return pathError("update", path, err)
+		return fail.At("update", path, err)
 	}
 	f := File{Path: path + ".lock", Cmd: "update"}
 	done := false
-	err = f.Do(ctx, func(ctx context.Context) error {
+	err = f.Do(ctx, func(ctx context.Context, held *FileHold) error {
 		old, err := readForUpdate(path)
 		if err != nil {
-			return pathError("update", path, err)
+			return fail.At("update", path, err)
 		}
 		was := bytes.Clone(old) // change may write to old
 		contents, err := change(old)
@@ -53,24 +53,24 @@ func Update(ctx context.Context, path string, change func(old []byte) ([]byte, e
 		case err != nil:
 			return err
 		case contents == nil:
-			return pathError("update", path, errNoContents)
+			return fail.At("update", path, errNoContents)
 		case old != nil && bytes.Equal(was, contents):
 			return nil
 		}
 		if ctx.Err() != nil { // the caller has given up meanwhile
-			return pathError("update", path, contextError(ctx))
+			return fail.At("update", path, fail.Context(ctx))
 		}
-		if err := HoldOf(ctx).(*FileHold).check(); err != nil {
-			return pathError("update", path, err)
+		if err := held.check(); err != nil {
+			return fail.At("update", path, err)
 		}
 		if err := platform.WriteDurably(path, contents); err != nil {
-			return pathError("update", path, err)
+			return fail.At("update", path, err)
 		}
 		done = true
 		return nil
 	})
 	if done && !errors.Is(err, ErrLost) {
-		return nil // the new contents stand, and the lock is let go of, whatever becomes of its file
+		return nil // the new contents stand, and the lock is released, whatever becomes of its file
 	}
 	return err
 }
@@ -92,19 +92,19 @@ func checkUpdatable(path string) error {
 }
 
 // followLinks returns the absolute path of the file itself, so that all names of it lead to
-// one lock. Of a file that does not exist yet, only the folder's links are followed.
+// one lock. For a file that does not exist yet, only the folder's links are followed.
 func followLinks(path string) (string, error) {
 	if path == "" {
-		return "", pathError("update", `""`, ErrInvalidName)
+		return "", fail.At("update", `""`, ErrInvalidName)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return "", pathError("update", path, err)
+		return "", fail.At("update", path, err)
 	}
 	// One look decides: the file may come into being at any moment.
 	info, err := os.Lstat(abs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", pathError("update", abs, err)
+		return "", fail.At("update", abs, err)
 	}
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		resolved, err := filepath.EvalSymlinks(abs)
@@ -112,7 +112,7 @@ func followLinks(path string) (string, error) {
 			err = errors.New("symbolic link that leads nowhere")
 		}
 		if err != nil {
-			return "", pathError("update", abs, err)
+			return "", fail.At("update", abs, err)
 		}
 		return resolved, nil
 	}
@@ -120,13 +120,12 @@ func followLinks(path string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", noFolder(abs)
 	} else if err != nil {
-		return "", pathError("update", abs, err)
+		return "", fail.At("update", abs, err)
 	}
 	return filepath.Join(folder, filepath.Base(abs)), nil
 }
 
-// readForUpdate returns nil for a file that does not exist, and never for one that
-// does.
+// readForUpdate returns nil for a file that does not exist, and never for one that does.
 func readForUpdate(path string) ([]byte, error) {
 	data, err := platform.ReadRegular(path, math.MaxInt-1)
 	if errors.Is(err, fs.ErrNotExist) {

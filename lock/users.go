@@ -3,46 +3,26 @@ package lock
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/holdfast-go/holdfast/lock/internal/fail"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// maxDir bounds the working directory in a claim: a byte of it may take six there.
-const maxDir = 1 << 10
-
-func workingDir() string {
-	dir := platform.WorkingDir()
-	if len(dir) > maxDir {
-		return ""
-	}
-	return dir
-}
-
-// keptBySticky returns an error if only others may remove the file at a path, which is not
-// ours: then we can neither take it over nor, as its last reader, leave nothing behind.
-func keptBySticky(path string, info platform.Info) error {
-	if !platform.KeptBySticky(path, info.Owner) {
-		return nil
-	}
-	owner := platform.UserName(info.Owner)
-	return pathError("remove", path, fmt.Errorf("%w: it is %s's, and its folder is sticky, where only %[2]s, the folder's owner and root may remove it",
-		fs.ErrPermission, owner))
-}
-
-// makeFolder makes a folder of a Dir. With a Perm, whoever may use the locks may make files
-// in it, whatever the umask; but what a default ACL takes away stays away. Without one,
-// nobody else may: who may write to a folder can remove any lock in it. The error matches
+// makeFolder makes a folder of a Dir. With a Perm, every user of the locks may make files in
+// it, whatever the umask; but what a default ACL takes away stays away. Without one, nobody
+// else may: a user that may write to a folder can remove any lock in it. The error matches
 // fs.ErrExist if a folder is there, and may be used.
 func (f File) makeFolder(path string) error {
-	mode := f.Perm | f.Perm>>2&0o111 // who may read may enter
+	mode := f.Perm | f.Perm>>2&0o111 // a user that may read may enter
 	if f.Perm == 0 {
 		mode = 0o755
 	}
+	begun := time.Now()
 	if err := os.Mkdir(path, mode); errors.Is(err, fs.ErrExist) {
 		return cmp.Or(f.madeByOther(path), err)
 	} else if err != nil || f.Perm == 0 {
@@ -51,14 +31,18 @@ func (f File) makeFolder(path string) error {
 	if platform.HasDefaultACL(filepath.Dir(path)) {
 		return nil
 	}
-	return widenFolder(path, mode)
+	return widenFolder(path, mode, begun)
 }
 
+// clockStep is how far a file's time may lie behind the clock's: a filesystem counts in steps,
+// or by a server's clock.
+const clockStep = time.Second
+
 // widenFolder gives a folder that was just made the rights that the umask has taken. Others
-// who may write to the folder above may have put something else in its place by now: a link,
-// or another folder of ours. So it is changed by its open file, no link leads out of the
-// folder above, and what is not empty is not the folder that was made.
-func widenFolder(path string, mode fs.FileMode) error {
+// that may write to the folder above may have put something else in its place by now: a link,
+// or another folder of ours. So it is changed by its open file, and no link leads out of the
+// folder above. A folder that is not empty, or older, is not the one that was made.
+func widenFolder(path string, mode fs.FileMode, made time.Time) error {
 	above, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -74,10 +58,27 @@ func widenFolder(path string, mode fs.FileMode) error {
 		return err
 	}
 	switch _, err := f.Readdirnames(1); {
-	case err == nil:
-		return pathError("make", path, errors.New("another folder was put in its place"))
+	case err == nil, info.ModTime().Before(made.Add(-clockStep)):
+		return fail.At("make", path, errors.New("another folder was put in its place"))
 	case err != io.EOF:
 		return err
 	}
 	return f.Chmod(info.Mode() | mode) // with the set-group-id bit that the folder above gave
+}
+
+// orAsThere returns f for a caller that asked for no mode, and acquires no lock of its own: it
+// clears a dead holder's away, or writes for a process above. If it has to make the sibling,
+// that gets the mode of the lock file, if the lock file is this user's. No mode is taken from
+// another user's file: then the sibling lets in the users that may make files in the folder.
+func (f File) orAsThere() File {
+	if f.Perm != 0 || exists(f.Path+siblingSuffix) {
+		return f
+	}
+	if info, _, err := platform.Look(f.Path); err == nil && info.Owner == os.Geteuid() {
+		f.Perm = info.Mode.Perm()&0o066 | 0o600
+	} else if folder, err := os.Stat(filepath.Dir(f.Path)); err == nil {
+		writers := folder.Mode().Perm() & 0o022
+		f.Perm = 0o600 | writers | writers<<1
+	}
+	return f
 }

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -222,7 +224,7 @@ func TestUsers_Break(t *testing.T) {
 	dead.Do("try", "held")
 	dead.Kill()
 	check(t, os.Remove(path+".flock"))
-	if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != lock.StateDead {
+	if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != evidence.Dead {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	next := userOf(t, "65534", "660", path)
@@ -297,17 +299,6 @@ func TestPerm_Invalid(t *testing.T) {
 	}
 }
 
-// TestPerm_Later: a sibling that was made before gets the mode that is asked for now.
-func TestPerm_Later(t *testing.T) {
-	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-	letGo(t, tryHold(t, f))
-	f.Perm = 0o660
-	letGo(t, tryHold(t, f))
-	if info, err := os.Stat(f.Path + ".flock"); err != nil || info.Mode().Perm() != 0o660 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-}
-
 // TestPerm_FolderReplaced: who puts a link in the place of a folder that is just being made
 // has no other folder opened for all.
 func TestPerm_FolderReplaced(t *testing.T) {
@@ -315,7 +306,7 @@ func TestPerm_FolderReplaced(t *testing.T) {
 	check(t, os.Chmod(others, 0o700))
 	at := filepath.Join(dir, "agent")
 	check(t, os.Symlink(others, at))
-	if err := lock.WidenFolder(at, 0o777); err == nil {
+	if err := lock.WidenFolder(at, 0o777, time.Now()); err == nil {
 		t.Error("a link was taken for the folder")
 	}
 	info, err := os.Stat(others)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestAcquire_CancelBeatsAcquire: a context that ends at any step on the way in leaves no
@@ -62,9 +63,9 @@ func TestAcquireWithin(t *testing.T) {
 			if !errors.Is(err, lock.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v: %v; want a timeout", limit, err)
 			}
-			var locked *lock.ErrLocked
+			var locked *lock.LockedError
 			if !errors.As(err, &locked) {
-				t.Errorf("%v: %v is no *ErrLocked", limit, err)
+				t.Errorf("%v: %v is no *LockedError", limit, err)
 			} else if locked.Info == nil || locked.Info.Nonce != held.Info().Nonce || locked.Waited <= 0 {
 				t.Errorf("%v: error is %+v", limit, locked)
 			}
@@ -88,8 +89,18 @@ func TestAcquireWithin(t *testing.T) {
 	}
 }
 
-// TestOnWait: the callback is told who is in the way, once, and not too early.
-func TestOnWait(t *testing.T) {
+// lasting gives what is told of a wait that lasts.
+func lasting(tell func(lock.Event)) func(lock.Event) {
+	return func(e lock.Event) {
+		if e.Kind == lock.EventWaiting && e.Duration > 0 {
+			tell(e)
+		}
+	}
+}
+
+// TestObserve_Waiting: of a wait that lasts Observe is told once more, with who is in the way by
+// then, and not too early.
+func TestObserve_Waiting(t *testing.T) {
 	const after = 20 * time.Millisecond
 	f := queued(t)
 	for name, hold := range map[string]func() (pid int, letGo func()){
@@ -102,14 +113,14 @@ func TestOnWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid, letGoOther := hold()
-			calls := make(chan *lock.ErrLocked, 10)
-			notified := f
-			notified.OnWait, notified.OnWaitAfter = func(l *lock.ErrLocked) { calls <- l }, after
+			calls := make(chan lock.Event, 10)
+			notified := f.WithNoticeAfter(after)
+			notified.Observe = lasting(func(e lock.Event) { calls <- e })
 			begun := time.Now()
 			came := beginAcquire(t, t.Context(), notified)
 			l := <-calls
-			if since := time.Since(begun); since < after || l.Waited < after {
-				t.Errorf("called after %v, with %v; want %v", since, l.Waited, after)
+			if since := time.Since(begun); since < after || l.Duration < after {
+				t.Errorf("called after %v, with %v; want %v", since, l.Duration, after)
 			}
 			if l.Info == nil || l.Info.PID != pid || l.Path != f.Path {
 				t.Errorf("called with %v; the holder is pid %d", l, pid)
@@ -123,12 +134,12 @@ func TestOnWait(t *testing.T) {
 	}
 }
 
-// TestOnWait_NotItself: who has just got the lock is not told that they are in their own
+// TestObserve_NotItself: who has just got the lock is not told that they are in their own
 // way.
-func TestOnWait_NotItself(t *testing.T) {
+func TestObserve_NotItself(t *testing.T) {
 	f := queued(t)
 	other := tryHold(t, f)
-	told := make(chan *lock.ErrLocked, 1)
+	told := make(chan lock.Event, 1)
 	f = f.Park(func(step string) {
 		if step == "claim written" {
 			select { // the callback's time has come, unless it has nothing to tell
@@ -139,8 +150,8 @@ func TestOnWait_NotItself(t *testing.T) {
 		}
 	})
 	// It comes when the claim is there, on any machine that gets there within this time.
-	f.OnWaitAfter = 30 * time.Millisecond
-	f.OnWait = func(l *lock.ErrLocked) { told <- l }
+	f = f.WithNoticeAfter(30 * time.Millisecond)
+	f.Observe = lasting(func(e lock.Event) { told <- e })
 	came := beginAcquire(t, t.Context(), f)
 	letGo(t, other)
 	held := getHeld(t, came)
@@ -154,25 +165,34 @@ func TestOnWait_NotItself(t *testing.T) {
 	letGo(t, held)
 }
 
-// TestOnWait_NotAfterwards: the callback races the end of the wait, and is never
+// TestObserve_NotAfterwards: the callback races the end of the wait, and is never
 // running once Acquire has returned. Whoever does not wait is not called.
-func TestOnWait_NotAfterwards(t *testing.T) {
+func TestObserve_NotAfterwards(t *testing.T) {
 	f := queued(t)
 	returned := make(chan struct{})
 	calls := 0 // for the race detector: Acquire orders the callback before what follows it
-	f.OnWaitAfter = 50 * time.Microsecond
-	f.OnWait = func(*lock.ErrLocked) {
-		select {
-		case <-returned:
-			t.Error("called after Acquire had returned")
+	f = f.WithNoticeAfter(50 * time.Microsecond)
+	acquired := false
+	f.Observe = func(e lock.Event) {
+		switch {
+		case e.Kind == lock.EventAcquired:
+			acquired = true
+		case e.Kind != lock.EventWaiting || e.Duration == 0:
+		case acquired:
+			t.Error("waits, when it has the lock")
 		default:
+			select {
+			case <-returned:
+				t.Error("called after Acquire had returned")
+			default:
+			}
+			calls++
 		}
-		calls++
 	}
 	plain := lock.File{Path: f.Path}
 	for range 100 {
 		before := calls
-		returned = make(chan struct{})
+		returned, acquired = make(chan struct{}), false
 		held := tryHold(t, plain)
 		came := begin(t, f, false, func() (*lock.FileHold, error) {
 			held, err := f.Acquire(t.Context())
@@ -185,8 +205,8 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 			t.Fatalf("called %d times for one wait", calls-before)
 		}
 	}
-	f.OnWait = func(*lock.ErrLocked) { t.Error("called without a wait") }
-	f.OnWaitAfter = 1
+	f = f.WithNoticeAfter(1)
+	f.Observe = lasting(func(lock.Event) { t.Error("called without a wait") })
 	parkedIs(t, 0)
 	for range 100 {
 		held, err := f.Acquire(t.Context())
@@ -200,7 +220,7 @@ func TestOnWait_NotAfterwards(t *testing.T) {
 func putBareClaim(t *testing.T, path string) (pid int, remove func()) {
 	t.Helper()
 	pid = start(t, "member", path).Cmd.Process.Pid
-	putClaim(t, path, lock.LockInfo{PID: pid, CreatedAt: time.Now(), Cmd: "other program"})
+	putClaim(t, path, evidence.Claim{PID: pid, CreatedAt: time.Now(), Cmd: "other program"})
 	return pid, func() { removeFile(t, path) }
 }
 
@@ -211,11 +231,11 @@ func TestAcquire_BareClaim(t *testing.T) {
 	_, remove := putBareClaim(t, f.Path)
 	waits := make(chan struct{}, 1)
 	observed := f
-	observed.Observer = observer(func(e lock.Event) {
+	observed.Observe = func(e lock.Event) {
 		if e.Kind == lock.EventWaiting {
 			waits <- struct{}{}
 		}
-	})
+	}
 	first := beginAcquire(t, t.Context(), observed)
 	<-waits // at the head: it has seen the lock file
 	second := beginAcquire(t, t.Context(), f)
@@ -250,7 +270,3 @@ func wantFreeSoon(t *testing.T, f lock.File) {
 	letGo(t, tryHoldSoon(t, f))
 	wantFree(t, f.Path)
 }
-
-type observer func(lock.Event)
-
-func (o observer) Observe(e lock.Event) { o(e) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/internal/queue"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -184,15 +185,15 @@ func TestAcquire_ParkedAreBounded(t *testing.T) {
 			stay = append(stay, beginAcquire(t, t.Context(), files[i]))
 		}
 	}
-	parkedIs(t, lock.MaxParked)
-	wantInKernel(t, lock.MaxParked, files[:]...)
+	parkedIs(t, queue.MaxParked)
+	wantInKernel(t, queue.MaxParked, files[:]...)
 	cancel()
 	for _, came := range giveUp {
 		if err := get(t, came).err; !errors.Is(err, context.Canceled) {
 			t.Errorf("gave up with %v", err)
 		}
 	}
-	if n := lock.Parked(); n > lock.MaxParked {
+	if n := lock.Parked(); n > queue.MaxParked {
 		t.Errorf("%d threads parked", n)
 	}
 	for _, held := range holds {

@@ -12,9 +12,9 @@ import (
 // died; it begins with a dot.
 const TempSuffix = ".holdfast-tmp"
 
-// WriteDurably replaces the contents of the file at path, or creates it, so that
-// readers see the old contents or the new, and the new ones outlive a crash of the
-// machine once it has returned:
+// WriteDurably replaces the contents of the file at path, or creates it. Readers see
+// the old contents or the new. Once it has returned, the new ones outlive a crash of
+// the machine:
 //
 //	open(".NAME.holdfast-tmp", O_CREAT|O_EXCL|O_WRONLY, 0600)
 //	fchown, fchmod    as the old file had them
@@ -24,15 +24,14 @@ const TempSuffix = ".holdfast-tmp"
 //	rename(".NAME.holdfast-tmp", "NAME")
 //	open("."), fsync, close
 //
-// An existing file keeps its mode; and its owner and group, where the system has
-// them and the process may set them. Where the group can't be kept, another gets no
-// more than everybody has. So at no moment can the new contents be read by who could
-// not read the old. A new file gets 0644 less the umask, from the start.
+// An existing file keeps its mode; and its owner and group, where the system has them and the
+// process may set them. Where the group can't be kept, the new group gets no more than
+// everybody has. So a user that could not read the old contents can at no moment read the new.
+// A new file gets 0644 less the umask, from the start.
 //
-// The caller sees to it that nobody else does the same to this file: a temporary
-// file of that name is a dead writer's, and is removed. On error the file has its
-// old contents; after an error of the last line, the new ones, which a crash may
-// still undo.
+// The caller sees to it that nobody else does the same to this file: a temporary file of that
+// name is a dead writer's, and is removed. On error the file has its old contents; after an
+// error of the last line, the new ones, which a crash may still undo.
 func WriteDurably(path string, contents []byte) error {
 	dir, name := filepath.Split(path)
 	temp := dir + "." + name + TempSuffix
@@ -46,7 +45,7 @@ func WriteDurably(path string, contents []byte) error {
 		return errors.Join(err, ignoreNotExist(Remove(temp)))
 	}
 	if err := replaceFile(temp, path); err != nil {
-		// It may have been done all the same: a disk's, or a server's, answer can be lost.
+		// The rename may have happened all the same: a disk's, or a server's, answer can be lost.
 		rerr := Remove(temp)
 		if got, gerr := ReadRegular(path, len(contents)); !errors.Is(rerr, fs.ErrNotExist) || gerr != nil || !bytes.Equal(got, contents) {
 			return errors.Join(err, ignoreNotExist(rerr))
@@ -55,8 +54,8 @@ func WriteDurably(path string, contents []byte) error {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// writeSynced creates temp with the contents, and with the mode and owner of the
-// file at like, if there is one.
+// writeSynced creates temp with the contents, and with the mode and owner of the file at like,
+// if there is one.
 func writeSynced(temp, like string, contents []byte) error {
 	old, err := os.Lstat(like)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +79,7 @@ func writeSynced(temp, like string, contents []byte) error {
 		_, err = f.Write(contents)
 	}
 	if err == nil && mode != mode.Perm() {
-		err = f.Chmod(mode) // to write clears the special bits
+		err = f.Chmod(mode) // writing clears the special bits
 	}
 	if err == nil {
 		err = f.Sync()
@@ -88,8 +87,8 @@ func writeSynced(temp, like string, contents []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// SyncFolder makes what was created, renamed and removed in a folder outlive a
-// crash of the machine. Where a folder can't be synced (Windows), it does nothing.
+// SyncFolder makes what was created, renamed and removed in a folder outlive a crash of the
+// machine. Where a folder can't be synced (Windows), it does nothing.
 func SyncFolder(path string) error { return syncFolder(path) }
 
 func ignoreNotExist(err error) error {

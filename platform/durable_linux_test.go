@@ -121,7 +121,10 @@ func TestWriteDurably_OthersFile(t *testing.T) {
 // everybody has.
 func TestWriteDurably_OthersGroup(t *testing.T) {
 	testkit.NeedsRoot(t, "give a file to another user")
-	for old, want := range map[fs.FileMode]fs.FileMode{0o660: 0o600, 0o674: 0o644, 0o606: 0o606} {
+	for old, want := range map[fs.FileMode]fs.FileMode{
+		0o660: 0o600, 0o674: 0o644, 0o606: 0o606,
+		0o755 | fs.ModeSetgid: 0o755, 0o755 | fs.ModeSetuid: 0o755, // what ran as one group must not run as another
+	} {
 		path := filepath.Join(openFolder(t), "f")
 		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 65534, 2345), os.Chmod(path, old)); err != nil {
 			t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// keepOwner gives the file to whom the old one belongs, as far as that is permitted,
-// and returns the mode that it is to have.
+// keepOwner gives the file to the old one's owner and group, as far as that is permitted, and
+// returns the mode that it is to have.
 func keepOwner(f *os.File, old fs.FileInfo) (fs.FileMode, error) {
 	was := old.Sys().(*syscall.Stat_t)
 	info, err := f.Stat()
@@ -18,7 +18,7 @@ func keepOwner(f *os.File, old fs.FileInfo) (fs.FileMode, error) {
 		return 0, err
 	}
 	is := info.Sys().(*syscall.Stat_t)
-	// One by one: who may not give away a file may still set its group.
+	// One by one: a process that may not give away a file may still set its group.
 	var group, owner error
 	if is.Gid != was.Gid {
 		group = f.Chown(-1, int(was.Gid))
@@ -48,7 +48,7 @@ func syncFolder(path string) error {
 	}
 	err = d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil // a filesystem that has no such thing
+		err = nil // a filesystem that can't sync a folder
 	}
 	return errors.Join(err, d.Close())
 }

@@ -14,12 +14,12 @@ import (
 
 const keepsMarks = true
 
-// A descriptor is bare: package os would ask for it to be polled, in five further
-// system calls, which a regular file can't be.
+// A descriptor is bare: package os would ask for it to be polled, in five further system
+// calls, and a regular file can't be polled.
 type descriptor struct{ fd int } // -1 once it is closed
 
-// open: that the file is opened non-blocking makes no difference to a regular file,
-// but a FIFO, or a lease, would block. Source: open(2), fcntl(2) F_SETLEASE.
+// open: opening the file non-blocking makes no difference to a regular file, but a FIFO, or a
+// lease, would block. Source: open(2), fcntl(2) F_SETLEASE.
 func open(path string, flag int) (*File, error) {
 	return newFile(path, flag|unix.O_NONBLOCK, 0o600)
 }
@@ -68,8 +68,8 @@ func look(path string) (Info, FileID, error) {
 	return info, id, nil
 }
 
-// statx has a filesystem that remembers (FUSE, NFS) ask whoever knows: what it remembers
-// of a file may be of before it was removed elsewhere. Source: statx(2), Linux 4.11.
+// statx has a filesystem that caches (FUSE, NFS) ask its server: what it has cached of a file
+// may be from before the file was removed elsewhere. Source: statx(2), Linux 4.11.
 func statx(dir int, path string, flags int) (Info, FileID, error) {
 	var x unix.Statx_t
 	err := again(func() error {
@@ -107,8 +107,7 @@ func (d *descriptor) readAt(data []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
-// writeAt goes on after a write of less than was asked for, the rest of which then
-// says why.
+// writeAt goes on after a write of less than was asked for. Writing the rest then says why.
 func (d *descriptor) writeAt(data []byte, offset int64) error {
 	for len(data) > 0 {
 		n := 0
@@ -126,10 +125,6 @@ func (d *descriptor) writeAt(data []byte, offset int64) error {
 
 func (d *descriptor) sync() error {
 	return again(func() error { return unix.Fsync(d.fd) })
-}
-
-func (d *descriptor) truncate(size int64) error {
-	return again(func() error { return unix.Ftruncate(d.fd, size) })
 }
 
 func (d *descriptor) unmark() error {
@@ -157,9 +152,9 @@ func hasDefaultACL(folder string) bool {
 func (d *descriptor) beingWritten() (bool, error)    { return d.refusesLease(unix.F_RDLCK) }
 func (d *descriptor) isOpenElsewhere() (bool, error) { return d.refusesLease(unix.F_WRLCK) }
 
-// refusesLease asks for a lease, and gives it up at once. The kernel tells whoever has one,
-// by a signal, that somebody opens the file. SIGIO would end a process that does not catch
-// it; nobody minds SIGURG.
+// refusesLease asks for a lease, and gives it up at once. By a signal, the kernel tells a
+// process that has a lease that somebody opens the file. SIGIO would end a process that does
+// not catch it; SIGURG harms none.
 func (d *descriptor) refusesLease(kind int) (bool, error) {
 	fd := uintptr(d.fd)
 	if _, err := unix.FcntlInt(fd, unix.F_SETSIG, int(unix.SIGURG)); err != nil {
@@ -178,8 +173,8 @@ func (d *descriptor) refusesLease(kind int) (bool, error) {
 	}
 }
 
-// renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the
-// flag (NFS, some of FUSE) gives EINVAL, some sandboxes EPERM.
+// renameNew uses renameat2(2), of Linux 3.15. A filesystem that does not know the flag (NFS,
+// some of FUSE) gives EINVAL, some sandboxes EPERM.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if err == unix.EINVAL || err == unix.ENOSYS || err == unix.EPERM {

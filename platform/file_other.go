@@ -83,9 +83,8 @@ func (d *descriptor) writeAt(data []byte, offset int64) error {
 	return err
 }
 
-func (d *descriptor) sync() error               { return d.file.Sync() }
-func (d *descriptor) truncate(size int64) error { return d.file.Truncate(size) }
-func (d *descriptor) unmark() error             { return errors.ErrUnsupported }
+func (d *descriptor) sync() error   { return d.file.Sync() }
+func (d *descriptor) unmark() error { return errors.ErrUnsupported }
 
 // chmod does nothing on Windows, where a mode says only whether a file is read-only.
 func (d *descriptor) chmod(mode fs.FileMode) error {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// openNoFollow opens a symbolic link itself, which then is not a regular
-	// file. os.OpenFile, by which package flock opens, passes it on since Go 1.26.
+	// openNoFollow opens a symbolic link itself, which then is not a regular file. os.OpenFile,
+	// by which package flock opens, passes it on since Go 1.26.
 	openNoFollow = windows.O_FILE_FLAG_OPEN_REPARSE_POINT
 	openNonBlock = 0
 )
 
 const shareAll = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
 
-// openHandle opens what is at path, a directory too, to look at its attributes.
-// That conflicts with nobody's share mode.
+// openHandle opens what is at path, a directory too, to look at its attributes. That conflicts
+// with nobody's share mode.
 func openHandle(path string, flags uint32) (windows.Handle, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err == nil {
@@ -33,9 +33,8 @@ func openHandle(path string, flags uint32) (windows.Handle, error) {
 	return 0, &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
-// describe: on NTFS the index has a sequence number in it and is not used again. On
-// ReFS it is cut down to 64 bits and need not be unique. Source:
-// BY_HANDLE_FILE_INFORMATION.
+// describe: on NTFS the index has a sequence number in it and is not used again. On ReFS it is
+// cut down to 64 bits and need not be unique. Source: BY_HANDLE_FILE_INFORMATION.
 func describe(path string, info fs.FileInfo, f *os.File) (Info, FileID, error) {
 	var h windows.Handle
 	if f != nil {
@@ -61,8 +60,8 @@ func describe(path string, info fs.FileInfo, f *os.File) (Info, FileID, error) {
 // keepsMarks: the mark is the attribute "temporary".
 const keepsMarks = true
 
-// openFile calls CreateFile itself: os.OpenFile can't set the mark, and does not let anybody,
-// this process included, remove or rename a file as long as it is open.
+// openFile calls CreateFile itself. os.OpenFile can't set the mark, and lets nobody, this
+// process included, remove or rename a file that is open.
 func openFile(path string, flag int, mark bool, _ fs.FileMode) (*os.File, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -105,8 +104,8 @@ func isNotRegular(error) bool { return false }
 func isNoLocks(error) bool { return false }
 
 // removeFile: a file that somebody has open without sharing its deletion, such as one that
-// package os opened, can't be removed; most are open for a moment only. One that is read-only
-// can't either, unlike on other systems, until it is no longer.
+// package os opened, can't be removed; most are open for a moment only. A read-only file can't
+// either, unlike on other systems, until it is no longer read-only.
 func removeFile(path string) error {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -126,8 +125,7 @@ func removeFile(path string) error {
 	})
 }
 
-// replaceFile: MoveFileEx says ERROR_ACCESS_DENIED, too, when the file at to is
-// open.
+// replaceFile: MoveFileEx says ERROR_ACCESS_DENIED, too, when the file at to is open.
 func replaceFile(from, to string) error {
 	return retry(func() (again bool, err error) {
 		err = os.Rename(from, to)
@@ -149,17 +147,17 @@ func renameNew(from, to string) error {
 	return windows.MoveFile(old, new)
 }
 
-// deletePending tells a file that is removed, but stays until its last handle is
-// closed, from one that access is really denied to: not even the attributes of
-// the former can be had. Source: DeleteFile, remarks.
+// deletePending tells a file that is removed, but stays until its last handle is closed, from
+// one that access is really denied to: not even the attributes of the former are available.
+// Source: DeleteFile, remarks.
 func deletePending(name *uint16) bool {
 	_, err := windows.GetFileAttributes(name)
 	return err == windows.ERROR_ACCESS_DENIED
 }
 
-// retry calls f again while it asks for that, for two seconds at most: virus
-// scanners and indexers open files that are none of theirs. The go command does
-// likewise, in cmd/internal/robustio.
+// retry calls f again while f asks for that, for two seconds at most: virus scanners and
+// indexers open files that are none of theirs. The go command does likewise, in
+// cmd/internal/robustio.
 func retry(f func() (again bool, err error)) error {
 	deadline := time.Now().Add(2 * time.Second)
 	for wait := time.Millisecond; ; wait *= 2 {

@@ -4,12 +4,12 @@ import "runtime"
 
 // A Filesystem says what a path lies on.
 type Filesystem struct {
-	// Kind is the filesystem's name, such as "ext4" or "nfs"; "unknown", perhaps
-	// with a number, where it has none that we know.
+	// Kind is the filesystem's name, such as "ext4" or "nfs"; "unknown", perhaps with a number,
+	// where it has no name that we know.
 	Kind string
-	// Trusted means that the kernel which grants locks here is the only one
-	// that does, and grants none twice: the filesystem is on the list of local
-	// ones. NFS, CIFS, FUSE, virtiofs, 9p and all that we don't know are not.
+	// Trusted means that the kernel which grants locks here is the only one that does, and grants
+	// none twice: the filesystem is on the list of local ones. NFS, CIFS, FUSE, virtiofs, 9p and
+	// all unknown ones are not.
 	Trusted bool
 }
 

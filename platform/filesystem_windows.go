@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// filesystemKind gives the filesystem's own name in lower case ("ntfs", "refs"),
-// and "remote" for whatever another machine serves: a share has its server's
-// filesystem as its name.
+// filesystemKind gives the filesystem's own name in lower case ("ntfs", "refs"), and "remote"
+// for what another machine serves: a share has its server's filesystem as its name.
 func filesystemKind(path string) (string, error) {
-	// Links are followed, as it is their target that locks are asked of.
+	// Links are followed, as locks are taken on their target.
 	h, err := openHandle(path, 0)
 	if err != nil {
 		return "", err

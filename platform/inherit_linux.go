@@ -48,7 +48,7 @@ func hasLeft(taker int, id FileID) bool {
 	return true
 }
 
-// heirs finds the processes that have a lock which another one took, by the locked file.
+// heirs finds the processes that have a lock which another process took, by the locked file.
 func heirs() map[FileID][]Heir {
 	found := map[FileID][]Heir{}
 	folders, err := os.ReadDir("/proc")
@@ -67,13 +67,13 @@ func heirs() map[FileID][]Heir {
 	return found
 }
 
-// inheritedLocks returns who took the locks that a process has from another one, by the
-// locked file.
+// inheritedLocks returns, by the locked file, the takers of the locks that a process has from
+// another one.
 //
 // A file is known by its name in the list and by what stat says, as some filesystems give
-// other names there than to stat (btrfs, overlay). Only descriptors with a lock are asked,
-// and no server is (AT_STATX_DONT_SYNC): whoever looks must not wait for a filesystem that
-// hangs.
+// other names there than to stat (btrfs, overlay). Only descriptors with a lock are asked
+// about, and no server is asked (AT_STATX_DONT_SYNC): a look must not wait for a filesystem
+// that hangs.
 func inheritedLocks(pid int) map[FileID]int {
 	takers, folder := map[FileID]int{}, "/proc/"+strconv.Itoa(pid)
 	entries, _ := os.ReadDir(folder + "/fdinfo")

@@ -105,36 +105,6 @@ func TestInherited_NotThere(t *testing.T) {
 	}
 }
 
-// TestHasLocked: of one descriptor, exclusively, and no other file's.
-func TestHasLocked(t *testing.T) {
-	dir := listedDir(t)
-	f, other := open(t, filepath.Join(dir, "file")), locked(t, filepath.Join(dir, "other"), platform.Exclusive)
-	self := os.Getpid()
-	has := func(when string, want bool) {
-		t.Helper()
-		if got := platform.HasLocked(self, f.Descriptor(), f.ID()); got != want {
-			t.Errorf("%s: %v", when, got)
-		}
-	}
-	has("nobody", false)
-	testkit.Check(t, f.TryLock(platform.Shared))
-	has("as a reader", false)
-	testkit.Check(t, f.TryLock(platform.Exclusive))
-	has("exclusively", true)
-	for what, got := range map[string]bool{
-		"by another descriptor": platform.HasLocked(self, other.Descriptor(), f.ID()),
-		"another file":          platform.HasLocked(self, f.Descriptor(), other.ID()),
-		"by no descriptor":      platform.HasLocked(self, 1<<20, f.ID()),
-		"another process":       platform.HasLocked(os.Getppid(), f.Descriptor(), f.ID()),
-	} {
-		if got {
-			t.Error(what)
-		}
-	}
-	testkit.Check(t, f.Unlock())
-	has("let go", false)
-}
-
 // TestSayWaiting: the word is at the byte that is the time in Unix nanoseconds, as others read
 // it, and goes with the turnstile.
 func TestSayWaiting(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Package flock keeps the open file that it locks to itself. On Windows a lock belongs to
-// the process that took it.
+// Package flock keeps the open file that it locks to itself. On Windows a lock belongs to the
+// process that took it.
 func (d *descriptor) inheritable() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func hasLeft(int, FileID) bool { return false }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A kernel lock is one that the kernel keeps for an open file: flock(2) on Unix,
-// LockFileEx on Windows. The kernel drops it when the last descriptor of that open
-// file is closed, so when its owner dies, however it dies.
+// A kernel lock is one that the kernel keeps for an open file: flock(2) on Unix, LockFileEx on
+// Windows. The kernel drops it when the last descriptor of that open file is closed, so when
+// its owner dies, however it dies.
 //
-// Each acquisition opens the file anew, so that two goroutines of one process exclude
-// each other just as two processes do.
+// Each acquisition opens the file anew, so that two goroutines of one process exclude each
+// other just as two processes do.
 
 // ErrBusy is returned by TryLock and TryTurnstile, as it is, when another open file is
 // in the way.
@@ -29,8 +29,8 @@ const (
 // others. On Windows it can't be.
 const OwnLocks = ownLocks
 
-// TryLock takes the kernel lock of the file without waiting. If f has it in another
-// mode, that is let go of first, and is gone if there is an error.
+// TryLock takes the kernel lock of the file without waiting. If f has it in another mode,
+// TryLock first lets go of that, and after an error it is gone.
 //
 // The error is ErrBusy when another open file has a conflicting lock, and matches
 // errors.ErrUnsupported when this system, or the filesystem, has no kernel locks.
@@ -38,10 +38,10 @@ const OwnLocks = ownLocks
 // Source: flock(2), LockFileEx.
 func (f *File) TryLock(mode Mode) error { return f.take(mode, false) }
 
-// WaitLock is TryLock, but waits in the kernel's queue for as long as it takes, with a
-// thread of the process parked in the kernel. It can't be interrupted: after a signal
-// it waits on. Where the path of f leads elsewhere by now the error may be ErrBusy, as
-// systems other than Linux lock the file by its path.
+// WaitLock is TryLock, but waits in the kernel's queue for as long as it takes, with a thread
+// of the process parked in the kernel. It can't be interrupted: after a signal it waits on.
+// Where the path of f leads elsewhere by now, the error may be ErrBusy, as systems other than
+// Linux lock the file by its path.
 func (f *File) WaitLock(mode Mode) error { return f.take(mode, true) }
 
 func (f *File) take(mode Mode, wait bool) error {
@@ -53,10 +53,10 @@ func (f *File) take(mode Mode, wait bool) error {
 	return f.lockError(err)
 }
 
-// lockError says what a lock that could not be asked for has failed at.
+// lockError says why a lock could not be asked for.
 func (f *File) lockError(err error) error {
-	// ENOLCK is what NFS without a lock daemon answers, but also a kernel that is
-	// short of memory. Only the former may pass for "no kernel locks here".
+	// NFS without a lock daemon answers ENOLCK, but so does a kernel that is short of memory.
+	// Only the former may pass for "no kernel locks here".
 	if isNoLocks(err) {
 		if fsys, ferr := FilesystemOf(filepath.Dir(f.path)); ferr != nil || !fsys.Trusted {
 			err = errors.Join(err, errors.ErrUnsupported)
@@ -65,8 +65,8 @@ func (f *File) lockError(err error) error {
 	return f.error("flock", err)
 }
 
-// Unlock drops the lock; without one it does nothing. After an error, which the kernel
-// gives only for a filesystem that has gone away, the lock may still be held.
+// Unlock drops the lock; without one it does nothing. After an error, which the kernel gives
+// only for a filesystem that has gone away, the lock may still be held.
 func (f *File) Unlock() error {
 	if !f.locked {
 		return nil
@@ -78,14 +78,14 @@ func (f *File) Unlock() error {
 	return nil
 }
 
-// The turnstile of a file is a place at the head of the queue for its kernel lock: a
-// lock on byte 1, which one open file can have. flock(2) wakes those who wait in their
-// order, but lets any newcomer in before them. Who first takes the turnstile, and
-// keeps it until the kernel lock is won, meets no newcomers.
+// The turnstile of a file is a place at the head of the queue for its kernel lock: a lock on
+// byte 1, which one open file can have. flock(2) wakes waiters in their order, but lets any
+// newcomer in before them. A waiter that first takes the turnstile, and keeps it until it has
+// the kernel lock, meets no newcomers.
 //
-// Byte-range locks of an open file ("OFD locks", Linux 3.15) and flock(2) do not see
-// each other on local filesystems. On NFS they do, so the turnstile is for trusted
-// filesystems only. The kernel opens it when its owner dies.
+// Byte-range locks of an open file ("OFD locks", Linux 3.15) and flock(2) do not see each
+// other on local filesystems. On NFS they do, so the turnstile is for trusted filesystems
+// only. The kernel opens it when its owner dies.
 
 // HasTurnstile reports whether this system has turnstiles.
 func HasTurnstile() bool { return hasTurnstile() }
@@ -94,8 +94,8 @@ func HasTurnstile() bool { return hasTurnstile() }
 // file has it.
 func (f *File) TryTurnstile() error { return f.takeTurnstile(false) }
 
-// WaitTurnstile takes the turnstile and waits for it with a thread of the process
-// parked in the kernel. It can't be interrupted.
+// WaitTurnstile takes the turnstile, waiting for it with a thread of the process parked in the
+// kernel. It can't be interrupted.
 func (f *File) WaitTurnstile() error { return f.takeTurnstile(true) }
 
 func (f *File) takeTurnstile(wait bool) error {
@@ -115,29 +115,39 @@ func (f *File) TurnstileTaken() (bool, error) {
 	return taken, f.error("turnstile", err)
 }
 
-// LeaveTurnstile lets the next one through, and takes back what SayWaiting said; without
-// the turnstile, and such a word, it does nothing.
+// LeaveTurnstile lets the next waiter through, and takes back what SayWaiting said. Without
+// either it does nothing.
 func (f *File) LeaveTurnstile() {
 	if f.turnstile.Swap(false) {
 		f.unlockBytes() // before the file is closed, for the reason that Close gives
 	}
 }
 
-// SayWaiting has the kernel's list of locks say, of whoever waits for this file, since
-// when; until LeaveTurnstile. It is for files that have a turnstile, and does nothing
-// where the system has none.
+// SayWaiting has the kernel's list of locks say since when a waiter waits for this file, until
+// LeaveTurnstile. It is for files that have a turnstile, and does nothing where the system has
+// none.
 func (f *File) SayWaiting(since time.Time) {
 	f.turnstile.Store(true)
 	f.sayWaiting(since)
 }
 
-// HasByteLock reports whether another process has a byte-range lock (fcntl(2), lockf(3))
-// anywhere in the file. Such locks don't see kernel locks, nor kernel locks them. False
+// AnyWaits reports whether another open file has the turnstile, or says that its owner waits
+// (SayWaiting). False where the system doesn't tell.
+func (f *File) AnyWaits() bool {
+	waits, err := f.byteLocked(1, 0)
+	return err == nil && waits
+}
+
+// HasByteLock reports whether another open file has a byte-range lock (fcntl(2), lockf(3)) in the
+// file, other than by SayWaiting. Such locks don't see kernel locks, nor kernel locks them. False
 // where the system doesn't tell.
 func (f *File) HasByteLock() bool {
-	locked, err := f.byteLocked(0, 0)
+	locked, err := f.byteLocked(0, earliestWord)
 	return err == nil && locked
 }
+
+// earliestWord is the first offset that means a time (see SayWaiting), and not a byte.
+const earliestWord = 1 << 60
 
 // KernelLocks is a snapshot of the kernel's own list of locks, where the system
 // publishes one (Linux, /proc/locks). The zero value knows of none.
@@ -148,49 +158,39 @@ type KernelLocks struct {
 	heirs   func(FileID) []Heir // see inherit.go
 }
 
-// ListKernelLocks reads the kernel's list of flock(2) locks that are held. An error means
-// that there is no list.
+// ListKernelLocks reads the kernel's list of flock(2) locks that are held. An error means that
+// there is no list.
 //
-// However short it is, reading it takes 7 to 20 ms, unless it was read just before: the
-// kernel first waits for an RCU grace period. So it is for who looks, or waits anyway, and
-// not for who gets the lock. Source: fs/locks.c locks_start, percpu_down_write.
+// However short the list, reading it takes 7 to 20 ms, unless it was read just before: the
+// kernel first waits for an RCU grace period. A caller that looks, or waits anyway, can afford
+// it; one that acquires can't. Source: fs/locks.c locks_start, percpu_down_write.
 func ListKernelLocks() (KernelLocks, error) { return listKernelLocks() }
 
-// Held reports that the file is locked by flock(2). False says little: the list
-// leaves out locks whose owner is not visible in the reader's pid namespace, and
-// on some filesystems (btrfs, overlay) it names files in another way than stat.
+// Held reports that the file is locked by flock(2). False says little: the list leaves out
+// locks whose owner is not visible in the reader's pid namespace, and on some filesystems
+// (btrfs, overlay) it names files in another way than stat.
 func (l KernelLocks) Held(id FileID) bool { return len(l.Holders(id)) > 0 }
 
-// Holders returns one pid for everyone who has locked the file by flock(2); 0 where the
-// kernel does not say whose lock it is. A lock outlives the process that took it, as long
-// as a child has the open file.
+// Holders returns one pid for each flock(2) lock on the file; 0 where the kernel does not say
+// whose lock it is. A lock outlives the process that took it, as long as a child has the open
+// file.
 func (l KernelLocks) Holders(id FileID) []int { return l.holders[id] }
 
 // AnyWait reports whether anyone waits for any file's lock, or turnstile.
 func (l KernelLocks) AnyWait() bool { return l.anyWait }
 
-// A Waiter is one that waits, with a thread in the kernel, for a file's lock or its
-// turnstile.
+// A Waiter waits, with a thread in the kernel, for a file's lock or its turnstile.
 type Waiter struct {
 	PID   int       // 0 where it is not known
-	Since time.Time // zero where they have not said so (SayWaiting)
+	Since time.Time // zero where the waiter has not said (SayWaiting)
 }
 
-// Waiters returns everyone who waits for a file: who is at the lock, in the kernel's
-// order, before those at the turnstile, by their own word.
-// To find the latter it looks, once for each KernelLocks, at all processes.
+// Waiters returns all waiters for a file: those at the lock, in the kernel's order, before
+// those at the turnstile, by their own word. To find the latter it looks, once for each
+// KernelLocks, at all processes.
 func (l KernelLocks) Waiters(id FileID) []Waiter {
 	if l.waiters == nil {
 		return nil
 	}
 	return l.waiters(id)
 }
-
-// Descriptor is the number by which this process has the file open; 0 where HasLocked knows
-// nothing of it.
-func (f *File) Descriptor() int { return f.number() }
-
-// HasLocked reports whether a process has locked this file by flock(2), exclusively, as its
-// own descriptor says. That is one look at one open file, where the kernel's list has the
-// locks of all. False where the system doesn't tell, or may not.
-func HasLocked(pid, number int, id FileID) bool { return hasLocked(pid, number, id) }

@@ -81,21 +81,18 @@ func (d *descriptor) byteLock(cmd int, l *unix.Flock_t) error {
 	return again(func() error { return unix.FcntlFlock(uintptr(d.fd), cmd, l) })
 }
 
-// sayWaiting locks, for reading, the byte at the offset that is the time in Unix
-// nanoseconds: the list shows that to everybody, it is in nobody's way, and goes when its
-// open file does.
+// sayWaiting locks, for reading, the byte at the offset that is the time in Unix nanoseconds.
+// The list shows that lock to everybody. It is in nobody's way, and goes when its open file
+// does.
 func (d *descriptor) sayWaiting(since time.Time) {
 	_ = d.byteLock(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart, Start: since.UnixNano(), Len: 1})
 }
 
-// earliestWord is the first offset that means a time, and none of a byte.
-const earliestWord = 1 << 60
-
-// waiting is what the list tells of those who wait for one file.
+// waiting is what the list tells of the waiters for one file.
 type waiting struct {
-	pids    []int       // of who waits for its flock(2), 0 if it is not known
+	pids    []int       // of the waiters for its flock(2), 0 if it is not known
 	turning int         // how many wait at the turnstile
-	said    []time.Time // since when those wait who have said so
+	said    []time.Time // since when, as far as waiters have said so
 }
 
 // A listedLock is one line of the list:
@@ -104,8 +101,8 @@ type waiting struct {
 //	1: -> FLOCK  ADVISORY  WRITE 1235 fd:00:131090 0 EOF
 //	2: -> OFDLCK ADVISORY  WRITE -1 fd:00:131090 1 1
 //
-// where the arrow marks a waiter's. A lock of an open file has no pid. Source: proc_pid_locks(5),
-// fs/locks.c lock_get_status.
+// where the arrow marks a waiter's. A lock of an open file has no pid. Source:
+// proc_pid_locks(5), fs/locks.c lock_get_status.
 type listedLock struct {
 	waits bool
 	kind  string
@@ -138,8 +135,9 @@ func parseLock(line string) (l listedLock, ok bool) {
 }
 
 // listKernelLocks reads the list. The kernel gives it in pieces of a page, and goes on by
-// number: a lock that is taken in between, at its head, makes it give one twice, with all
-// who wait for it. Of what only one can have, the last one given counts.
+// number. So a lock that is taken in between, at the list's head, makes the kernel give
+// another twice, with all its waiters. Of a lock that only one can have, the last one given
+// counts.
 func listKernelLocks() (KernelLocks, error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
@@ -198,7 +196,7 @@ func readKernelLocks(list io.Reader) (KernelLocks, error) {
 }
 
 // whoSaid finds the processes that have said since when they wait, those at the turnstile
-// among them, as far as one may look at them.
+// among them, as far as this process may look at them.
 func whoSaid() map[FileID][]Waiter {
 	said := map[FileID][]Waiter{}
 	folders, err := os.ReadDir("/proc")
@@ -221,9 +219,8 @@ func whoSaid() map[FileID][]Waiter {
 	return said
 }
 
-// waiters puts together what the list says, which has pids only for those at the lock
-// itself, and what those have said who could be found. Some have said when, and may not
-// be looked at.
+// waiters puts together the list, which has pids only for waiters at the lock itself, and the
+// word of the waiters found. Some waiters have said since when, and may not be looked at.
 func (w *waiting) waiters(found []Waiter) []Waiter {
 	byTime := func(a, b Waiter) int { return a.Since.Compare(b.Since) }
 	found = slices.SortedFunc(slices.Values(found), byTime)
@@ -251,7 +248,7 @@ func (w *waiting) waiters(found []Waiter) []Waiter {
 	return append(all, behind...)
 }
 
-// openFiles yields the locks of each open file of a process, as far as one may look:
+// openFiles yields the locks of each open file of a process, as far as this one may look:
 //
 //	lock:	1: FLOCK  ADVISORY  WRITE 1234 fd:00:131090 0 EOF
 //
@@ -284,22 +281,4 @@ func parseFDInfo(info string) (locks []listedLock) {
 		}
 	}
 	return locks
-}
-
-func (d *descriptor) number() int { return d.fd }
-
-func hasLocked(pid, number int, id FileID) bool {
-	f, err := open("/proc/"+strconv.Itoa(pid)+"/fdinfo/"+strconv.Itoa(number), os.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	defer f.close()
-	var info [1 << 10]byte // longer if it has many locks, which no lock file of ours has
-	n, err := f.readAt(info[:], 0)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(parseFDInfo(string(info[:n])), func(l listedLock) bool {
-		return l.kind == "FLOCK" && l.write && l.file == id
-	})
 }

@@ -12,25 +12,16 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// kernelLocks: there are none on Plan 9, js/wasm and wasip1, and those of AIX and
-// Solaris belong to the process: there, closing any descriptor of the file, even by a
-// library that only looked at it, drops the lock. Nobody's life can be staked on that.
-const kernelLocks = runtime.GOOS != "plan9" && runtime.GOOS != "js" && runtime.GOOS != "wasip1" &&
-	runtime.GOOS != "aix" && runtime.GOOS != "solaris"
-
 // ownLocks: LockFileEx locks are mandatory.
-const ownLocks = kernelLocks && runtime.GOOS != "windows"
+const ownLocks = runtime.GOOS != "windows"
 
-// closeUnlocks: gofrs/flock opens the file once more, and closes that only when it has
-// unlocked it.
+// closeUnlocks: gofrs/flock opens the file once more, and closes that descriptor only when it
+// has unlocked it.
 const closeUnlocks = false
 
-// lock has package flock open the file at path, and makes sure that it is the same; if
-// it is not, some other file may have been locked for an instant.
+// lock has package flock open the file at path, and makes sure that it is the same. If it is
+// not, some other file may have been locked for an instant.
 func (d *descriptor) lock(path string, mode Mode, wait bool) error {
-	if !kernelLocks {
-		return errors.ErrUnsupported
-	}
 	if err := d.unlock(); err != nil {
 		return err
 	}
@@ -93,6 +84,3 @@ func (d *descriptor) sayWaiting(time.Time) {}
 func (d *descriptor) byteLocked(_, _ int64) (bool, error) { return false, errors.ErrUnsupported }
 
 func listKernelLocks() (KernelLocks, error) { return KernelLocks{}, errors.ErrUnsupported }
-
-func (d *descriptor) number() int     { return 0 }
-func hasLocked(int, int, FileID) bool { return false }

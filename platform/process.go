@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Process names one process so that another one which got its pid later is not
-// taken for it. All fields but PID are 0 where the system doesn't tell.
+// A Process names one process, so that another one which got its pid later is not taken for
+// it. All fields but PID are 0 where the system doesn't tell.
 type Process struct {
 	PID int
 	// Start is when the process started, in the unit of the system: clock ticks
@@ -49,28 +49,27 @@ const (
 	Replaced
 )
 
-// Probe tells whether a process is alive, and is the one meant. The caller
-// vouches that p.PID is a pid of this boot and of this pid namespace. Nothing is
-// sent to the process.
+// Probe tells whether a process is alive, and is the one meant. The caller vouches that p.PID
+// is a pid of this boot and of this pid namespace. Nothing is sent to the process.
 //
-// A zombie whose threads have all exited is Gone; one of which threads still run
-// (and so may hold locks) is not. A process that may not be signalled is alive.
+// A zombie whose threads have all exited is Gone; one with threads that still run (and so may
+// hold locks) is not. A process that may not be signalled is alive.
 //
 // On macOS and the BSDs it is what kill(2) says of the pid: Gone, Exists (a zombie, too) or
 // Uncertain, but neither Alive nor Replaced. Their tables of processes would tell more, in
 // layouts of their own, which nobody has tried; and the kernel lock is proof enough. On all
 // systems but these, Linux and Windows, it is Uncertain.
 func Probe(p Process) Liveness {
-	// 0 and negative pids name groups to the system, and of larger ones it may
-	// look at the lower 32 bits only.
+	// To the system, 0 and negative pids name groups. Of larger ones it may look at the lower 32
+	// bits only.
 	if p.PID <= 0 || p.PID > math.MaxInt32 {
 		return Uncertain
 	}
 	return probe(p)
 }
 
-// Began returns when the process that has a pid now began, by the clock of now; false
-// where that can't be told. A clock that was set since moves it by as much.
+// Began returns when the process that has a pid now began, by the clock of now; false where
+// that can't be told. A clock that was set since moves it by as much.
 func Began(pid int) (time.Time, bool) {
 	if pid <= 0 || pid > math.MaxInt32 {
 		return time.Time{}, false
@@ -78,18 +77,18 @@ func Began(pid int) (time.Time, bool) {
 	return began(pid)
 }
 
-// ProgramOf returns the name of the program that a process runs, without its folder and
-// its arguments, which may hold what is not for others; "" where that can't be seen.
+// ProgramOf returns the name of the program that a process runs; "" where that can't be seen.
+// It leaves out the folder, and the arguments, which may not be for others.
 func ProgramOf(pid int) string { return programOf(pid) }
 
 // Stopped reports whether a process is stopped for now, by a signal (SIGSTOP, SIGTSTP) or a
 // debugger. False where that can't be told.
 func Stopped(pid int) bool { return stopped(pid) }
 
-// AwaitExit waits until the process is gone, ctx is done, or the limit has
-// passed, and returns the last answer of Probe. A process that was killed lets go of its
-// files a little before it is gone; one that is on its way out, however long that takes
-// it, does no work any more, and counts as gone.
+// AwaitExit waits until the process is gone, ctx is done, or the limit has passed, and returns
+// the last answer of Probe. A killed process lets go of its files a little before it is gone.
+// One that is on its way out, however long that takes it, does no work any more, and counts as
+// gone.
 func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
 	const step = 10 * time.Millisecond // how long nobody looks at ctx, and for the way out
 	deadline := time.Now().Add(limit)
@@ -106,7 +105,7 @@ func AwaitExit(ctx context.Context, p Process, limit time.Duration) Liveness {
 	}
 }
 
-// A Host identifies the running kernel. What can't be had is the zero value.
+// A Host identifies the running kernel. What is not available is the zero value.
 type Host struct {
 	// Name is the host's name: for people, and a weak sign of identity. A
 	// container has its own.
@@ -126,9 +125,9 @@ var thisHost = onceComplete(func() (Host, bool) {
 	return Host{Name: name, BootID: id}, err == nil && found
 })
 
-// onceComplete returns find's answer, and calls it again only until it is complete:
-// what could not be read while, say, the process had no descriptors left must not
-// be unknown for good.
+// onceComplete returns find's answer, and calls find again only until the answer is complete.
+// What could not be read while, say, the process had no descriptors left must not be unknown
+// for good.
 func onceComplete[T any](find func() (answer T, complete bool)) func() T {
 	var (
 		mu     sync.Mutex

@@ -12,9 +12,9 @@ import (
 
 func identifySelf(*Process) error { return nil }
 
-// probe asks by kill(2) with signal 0, which sends nothing. FreeBSD answers ESRCH for a
-// process that the asker may not see, too, being in a jail or by policy; elsewhere one
-// that may not be signalled is EPERM. Source: kern_prot.c cr_cansignal; security(7).
+// probe asks by kill(2) with signal 0, which sends nothing. A process that may not be
+// signalled is EPERM. But FreeBSD answers ESRCH, too, for a process that the asker may not
+// see, being in a jail or by policy. Source: kern_prot.c cr_cansignal; security(7).
 func probe(p Process) Liveness {
 	switch err := unix.Kill(p.PID, 0); {
 	case err == nil, err == unix.EPERM:

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identifySelf returns an error when something could not be read that may be
-// readable another time. What this kernel or sandbox doesn't have stays 0.
+// identifySelf returns an error when something could not be read that may be readable another
+// time. What this kernel or sandbox doesn't have stays 0.
 func identifySelf(p *Process) error {
 	p.PIDNamespace = namespace("pid")
 	p.TimeNamespace = namespace("time")
@@ -36,9 +36,9 @@ func identifySelf(p *Process) error {
 	return err
 }
 
-// namespace returns the inode of a namespace of this process; 0 without /proc or
-// without that kind of namespace (time: Linux 5.6). It asks for the thread's, as
-// /proc/self is the first thread, which may have exited.
+// namespace returns the inode of a namespace of this process; 0 without /proc or without that
+// kind of namespace (time: Linux 5.6). It asks for the thread's, as /proc/self is the first
+// thread, which may have exited.
 func namespace(kind string) uint64 {
 	info, err := os.Stat("/proc/thread-self/ns/" + kind)
 	if err != nil {
@@ -62,8 +62,7 @@ func probe(p Process) Liveness {
 	case unix.ESRCH:
 		return Gone
 	case unix.EINVAL, unix.ENOENT:
-		// The number is a thread's now (EINVAL; ENOENT since 6.16 or so), so
-		// no process has it.
+		// The number is a thread's now (EINVAL; ENOENT since 6.16 or so), so no process has it.
 		return Gone
 	default:
 		return probeByNumber(p)
@@ -77,7 +76,7 @@ func probe(p Process) Liveness {
 		}
 	}
 	l := compareStart(p)
-	// Only if the process is still there was the start time that we read its own.
+	// Only if the process is still there is the start time that we read its own.
 	if exited(fd) {
 		return Gone
 	}
@@ -94,9 +93,9 @@ func probeByNumber(p Process) Liveness {
 	return Uncertain
 }
 
-// compareStart tells the process meant from a later one with its pid. It does
-// not look at the state that /proc gives: a process whose first thread has gone
-// shows Z there while its other threads still run.
+// compareStart tells the process meant from a later one with its pid. It does not look at the
+// state that /proc gives: a process whose first thread has gone shows Z there while its other
+// threads still run.
 func compareStart(p Process) Liveness {
 	if p.Start == 0 || p.TimeNamespace != Self().TimeNamespace || !procIsOurs() {
 		return Exists
@@ -108,8 +107,8 @@ func compareStart(p Process) Liveness {
 	return sameness(start == p.Start)
 }
 
-// procIsOurs reports whether /proc numbers processes as we do. In a new pid
-// namespace it may still be the old one's, and show another process at a pid.
+// procIsOurs reports whether /proc numbers processes as we do. In a new pid namespace it may
+// still be the old one's, and show another process at a pid.
 func procIsOurs() bool {
 	self, err := os.Readlink("/proc/self")
 	return err == nil && self == strconv.Itoa(os.Getpid())
@@ -130,8 +129,8 @@ func exited(pidfd int) bool {
 	return err == nil && fds[0].Revents&unix.POLLIN != 0
 }
 
-// sleepUntilExit returns when the process has exited, after so long, or sooner: a signal
-// ends it, and where there is no pidfd nothing tells.
+// sleepUntilExit returns when the process has exited, after so long, or sooner: a signal ends
+// it, and where there is no pidfd nothing tells.
 func sleepUntilExit(pid int, d time.Duration) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -175,8 +174,8 @@ func startTime(pid string) (uint64, error) {
 	return strconv.ParseUint(string(fields[start]), 10, 64)
 }
 
-// procStat returns the fields of /proc/<pid>/stat under their numbers, but for the name,
-// which is in brackets and may hold anything, brackets and spaces included. Source:
+// procStat returns the fields of /proc/<pid>/stat under their numbers, but for the name, which
+// is in brackets and may hold anything, brackets and spaces included. Source:
 // proc_pid_stat(5).
 func procStat(pid string) ([][]byte, error) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
@@ -191,8 +190,8 @@ func procStat(pid string) ([][]byte, error) {
 	return fields, nil
 }
 
-// began adds the start, which is counted from the boot, to when that was by the clock
-// of now. Both are seen through this process's time namespace, which so cancels out.
+// began adds the start, which is counted from the boot, to the time of boot by the clock of
+// now. Both are seen through this process's time namespace, which so cancels out.
 func began(pid int) (time.Time, bool) {
 	const ticksPerSecond = 100 // USER_HZ, on every architecture that Go knows
 	var since unix.Timespec
@@ -207,9 +206,9 @@ func began(pid int) (time.Time, bool) {
 	return booted.Add(time.Duration(start) * (time.Second / ticksPerSecond)), true
 }
 
-// exiting reports whether every thread of a process is in do_exit (PF_EXITING): none of
-// them runs the program any more. That of its first thread alone says little, as others
-// may go on.
+// exiting reports whether every thread of a process is in do_exit (PF_EXITING): none of them
+// runs the program any more. The flag of its first thread alone says little, as others may go
+// on.
 func exiting(pid int) bool {
 	const flags, pfExiting = 9, 4 // linux/sched.h
 	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
@@ -234,7 +233,7 @@ func programOf(pid int) string {
 		return ""
 	}
 	program, _, _ := strings.Cut(string(line), "\x00")
-	// A program may write what it likes there, its arguments behind its name for one.
+	// A program may write anything there, such as its arguments behind its name.
 	program, _, _ = strings.Cut(program, " ")
 	return path.Base(program)
 }

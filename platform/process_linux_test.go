@@ -380,3 +380,19 @@ func TestBegan(t *testing.T) {
 		}
 	}
 }
+
+// TestIdentify_Zombie: a process that has exited is none, though nobody has waited for it yet.
+func TestIdentify_Zombie(t *testing.T) {
+	child := testkit.Start(t, "watched")
+	child.Expect("here")
+	pid := child.Cmd.Process.Pid
+	testkit.Check(t, child.Cmd.Process.Kill())
+	// Its first thread may be a zombie while others have yet to end.
+	testkit.Eventually(t, "the child exits", func() bool {
+		_, err := platform.Identify(pid)
+		return errors.Is(err, os.ErrProcessDone)
+	})
+	if state := testkit.State(pid); state != 'Z' {
+		t.Errorf("its state is %q: who has waited for it?", state)
+	}
+}

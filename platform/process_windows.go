@@ -11,8 +11,8 @@ func identifySelf(p *Process) error {
 	return nil
 }
 
-// probe: a process is signaled last of all, after its threads have ended and its
-// handles are closed. Source: Terminating a Process; OpenProcess.
+// probe: a process is signaled last of all, after its threads have ended and its handles are
+// closed. Source: Terminating a Process; OpenProcess.
 func probe(p Process) Liveness {
 	const access = windows.PROCESS_QUERY_LIMITED_INFORMATION | windows.SYNCHRONIZE
 	h, err := windows.OpenProcess(access, false, uint32(p.PID))
@@ -39,7 +39,7 @@ func probe(p Process) Liveness {
 	return Replaced
 }
 
-// creationTime is fixed when a process is created. It is 0 if it can't be had.
+// creationTime is fixed when a process is created. It is 0 where it is not available.
 func creationTime(h windows.Handle) uint64 {
 	var created, exited, kernel, user windows.Filetime
 	if windows.GetProcessTimes(h, &created, &exited, &kernel, &user) != nil {
@@ -67,8 +67,8 @@ func programOf(int) string { return "" }
 
 func stopped(int) bool { return false }
 
-// bootID is unknown. Windows counts boots in the registry, as BootId beside the
-// prefetcher's settings, but nothing that Microsoft documents says when, or that
-// a fast startup, which services of the session before survive, leaves it alone;
-// and copies of one virtual machine count alike.
+// bootID is unknown. Windows counts boots in the registry, as BootId beside the prefetcher's
+// settings. But no document of Microsoft's says when, or that a fast startup, which services
+// of the session before survive, leaves it alone. And copies of one virtual machine count
+// alike.
 func bootID() (string, bool) { return "", true }

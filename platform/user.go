@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// User returns the name of the user by whose rights this process works, or their number
-// where they have no name here. It is looked up once for each.
+// User returns the name of the user by whose rights this process works, or the user's number
+// where there is no name here. It is looked up again only when the user changes.
 func User() string {
 	uid := os.Geteuid() // a process may change it
 	known := lastUser.Load()
@@ -27,7 +27,7 @@ type aUser struct {
 
 var lastUser atomic.Pointer[aUser]
 
-// UserName returns the name of a user, or their number where it is not known.
+// UserName returns the name of a user, or the number where the name is not known.
 func UserName(uid int) string {
 	if name := userName(uid); name != "" {
 		return name
@@ -38,12 +38,12 @@ func UserName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
-// WorkingDir returns this process's working directory; "" where it has none that has a name.
+// WorkingDir returns this process's working directory; "" where that has no name.
 func WorkingDir() string { return workingDir() }
 
-// KeptBySticky reports whether the file at path, of this owner, is one that this process may
-// not remove, though it may write to the folder: in a sticky folder (/tmp) only the file's
-// owner, the folder's and root may.
+// KeptBySticky reports whether this process may not remove the file at path, of this owner,
+// though it may write to the folder: in a sticky folder (/tmp) only the file's owner, the
+// folder's and root may.
 func KeptBySticky(path string, owner int) bool {
 	self := os.Geteuid()
 	if self <= 0 || owner == self {

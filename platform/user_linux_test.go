@@ -75,3 +75,21 @@ func TestKeptBySticky(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkingDir_Unreachable: a folder whose filesystem was detached has no name, and none is
+// made up.
+func TestWorkingDir_Unreachable(t *testing.T) {
+	if !testkit.WithMounts(t) {
+		return
+	}
+	dir := t.TempDir()
+	testkit.Check(t, syscall.Mount("none", dir, "tmpfs", 0, ""))
+	t.Chdir(dir)
+	if got := platform.WorkingDir(); got != dir {
+		t.Errorf("it is %q, want %q", got, dir)
+	}
+	testkit.Check(t, syscall.Unmount(dir, syscall.MNT_DETACH))
+	if got := platform.WorkingDir(); got != "" {
+		t.Errorf("detached, it is %q", got)
+	}
+}

@@ -28,9 +28,9 @@ type Exit struct {
 	stop   func()
 }
 
-// WatchExit begins to watch for the exit of a process: by a pidfd on Linux (5.3), by kqueue
-// on macOS and the BSDs, by a handle on Windows, and else by looking 50 times a second. The caller vouches for the
-// pid as for Probe's, and calls Stop. Nothing is sent to the process.
+// WatchExit begins to watch for the exit of a process: by a pidfd on Linux (5.3), by kqueue on
+// macOS and the BSDs, by a handle on Windows, and otherwise by looking 50 times a second. The
+// caller vouches for the pid as for Probe's, and calls Stop. Nothing is sent to the process.
 //
 // The error matches os.ErrProcessDone if the process meant has exited, and
 // errors.ErrUnsupported if that can't be told here.

@@ -21,7 +21,7 @@ func identify(pid int) (Process, error) {
 	if procIsOurs() {
 		p.Start, _ = startTime(strconv.Itoa(pid)) // 0 where it can't be seen
 	}
-	// Only if the process is still there was the start time that we read its own.
+	// Only if the process is still there is the start time that we read its own.
 	if err == nil && exited(fd) || err != nil && Probe(p) == Gone {
 		return p, os.ErrProcessDone
 	}

@@ -23,8 +23,8 @@ func identify(pid int) (Process, error) {
 	return p, nil
 }
 
-// openProcess opens a process, to wait for its exit. The error is os.ErrProcessDone if there
-// is none of that pid, or it has exited, and errors.ErrUnsupported if it may not be opened.
+// openProcess opens a process, to wait for its exit. The error is os.ErrProcessDone if no
+// process has that pid, or it has exited, and errors.ErrUnsupported if it may not be opened.
 func openProcess(pid int) (windows.Handle, error) {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
 	switch err {
@@ -47,8 +47,8 @@ func hasExited(h windows.Handle) bool {
 	return err == nil && event == windows.WAIT_OBJECT_0
 }
 
-// watchExit waits for the process's handle, which is of this very process whatever becomes of
-// its pid, and for an event that ends the watch. Source: WaitForMultipleObjects.
+// watchExit waits for an event that ends the watch, and for the process's handle. That is of
+// this very process, whatever becomes of its pid. Source: WaitForMultipleObjects.
 func watchExit(p Process, gone func()) (stop func(), err error) {
 	h, err := openProcess(p.PID)
 	if err != nil {

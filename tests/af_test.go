@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/claims"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -110,8 +111,8 @@ func TestAF_Killed(t *testing.T) {
 	left, err := os.ReadFile(lockFile)
 	check(t, err)
 	_, err = l.Append(t.Context(), []byte(`{"type":"custom_event"}`))
-	var locked *lock.ErrLocked
-	if !errors.As(err, &locked) || locked.State != lock.StateUnknown || !strings.Contains(err.Error(), "python-"+strconv.Itoa(c.Cmd.Process.Pid)) {
+	var locked *lock.LockedError
+	if !errors.As(err, &locked) || locked.State != evidence.Unknown || !strings.Contains(err.Error(), "python-"+strconv.Itoa(c.Cmd.Process.Pid)) {
 		t.Errorf("beside a killed tool's lock: %v", err)
 	}
 	if now, err := os.ReadFile(lockFile); err != nil || string(now) != string(left) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/repolock"
 )
 
 // agency is the agency command's lock, written from its specification and nothing else: a file
@@ -82,8 +83,8 @@ func agencyRole(args []string) error {
 		if !ours {
 			return a.lock()
 		}
-		unlock, err := lock.NewRepoLock(dir).Lock("r", "push")
-		if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+		unlock, err := repolock.NewRepoLock(dir).Lock("r", "push")
+		if locked := new(lock.LockedError); errors.As(err, &locked) {
 			err = errAgencyLocked
 		}
 		return unlock, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // agentProgram builds tests/agent, once.
@@ -56,10 +57,30 @@ func TestAgent_Killed(t *testing.T) {
 		t.Errorf("work that was not brought to its end: %q, %v", marks, err)
 	}
 	status, err := lock.File{Path: filepath.Join(filepath.Dir(path), ".lock")}.Inspect(t.Context())
-	if err != nil || status.State != lock.StateDead && status.State != lock.StateFree {
+	if err != nil || status.State != evidence.Dead && status.State != evidence.Free {
 		t.Errorf("the lock afterwards: %+v, %v", status, err)
 	}
 	t.Logf("%d kills, %d overlaps; the last one was at %q", kills, overlaps, status.Note)
+}
+
+// openGate opens a FIFO once somebody has it open to read. What is written to one that nobody
+// reads is lost.
+func openGate(t *testing.T, path string) (gate *os.File) {
+	t.Helper()
+	eventually(t, "somebody reads the gate", func() (opened bool) {
+		var err error
+		gate, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	return gate
+}
+
+// passGate lets the reader of a gate go on.
+func passGate(t *testing.T, gate *os.File) {
+	t.Helper()
+	_, err := fmt.Fprintln(gate)
+	check(t, err)
+	check(t, gate.Close())
 }
 
 // TestAgent_GoesOn: an agent is killed in the midst of a step. The next one waits until the
@@ -83,9 +104,7 @@ func TestAgent_GoesOn(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(repository, "log"))
 		return strings.HasSuffix(string(text), "two\n")
 	})
-	gate, err := os.OpenFile(filepath.Join(repository, "gate"), os.O_WRONLY, 0) // which step 2 has open
-	check(t, err)
-	defer gate.Close()
+	gate := openGate(t, filepath.Join(repository, "gate"))
 	first.Process.Kill()
 	first.Wait()
 	second, said := launch()
@@ -93,16 +112,16 @@ func TestAgent_GoesOn(t *testing.T) {
 	defer second.Process.Kill()
 	eventually(t, "the next one waits", func() bool {
 		s, err := lockFile.Inspect(t.Context())
-		return err == nil && s.State == lock.StateHeld && s.Gone != nil && s.Gone.PID == first.Process.Pid && s.Note == note &&
+		return err == nil && s.State == evidence.Held && s.Gone != nil && s.Gone.PID == first.Process.Pid && s.Note == note &&
 			len(s.Waiters) == 1 && s.Waiters[0].PID == second.Process.Pid
 	})
-	fmt.Fprintln(gate)
+	passGate(t, gate)
 	// Step 2 is done again, and waits once more.
 	eventually(t, "step 2 again", func() bool {
 		text, _ := os.ReadFile(filepath.Join(repository, "log"))
 		return strings.Count(string(text), "two\n") == 3
 	})
-	fmt.Fprintln(gate)
+	passGate(t, openGate(t, filepath.Join(repository, "gate")))
 	if err := second.Wait(); err != nil {
 		t.Errorf("%v: %s", err, said)
 	}

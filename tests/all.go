@@ -36,7 +36,7 @@ var runs = []struct {
 	{" (empty module cache)", ".", never, always, []string{"-trimpath", "-run=" + rehearsals, "./tests"}, true},
 	// On Linux through the path of the other systems.
 	{portable, ".", never, always, []string{"-tags=portable", "./platform", "./lock"}, false},
-	{portable, ".", never, complete, []string{"-tags=portable", "./lock/ledger", "./lock/claims", "./lock/dispatch", "./lock/locktest",
+	{portable, ".", never, complete, []string{"-tags=portable", "./lock/ledger", "./lock/claims", "./lock/dispatch", "./lock/repolock", "./lock/locktest",
 		"./internal/command"}, false},
 	{portable, "tests", never, complete, []string{"-tags=portable", "-run=TestScript", "."}, false},
 	{"", "benchmarks", never, always, []string{"./..."}, false},

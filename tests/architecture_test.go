@@ -1,9 +1,12 @@
 package tests
 
 import (
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,4 +49,66 @@ func TestArchitecture(t *testing.T) {
 		return nil
 	})
 	check(t, err)
+}
+
+// TestImports: no room imports what ARCHITECTURE's table does not let it know of.
+func TestImports(t *testing.T) {
+	text := repositoryFile(t, "ARCHITECTURE.md")
+	short, may := map[string]string{}, map[string][]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ((?:\[[^|]*\)(?:, )?)+) \| [^|]* \|([^|]*)\|$`).FindAllStringSubmatch(text, -1) {
+		var known []string
+		for name := range strings.SplitSeq(row[2], ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				known = append(known, name)
+			}
+		}
+		for _, room := range link.FindAllStringSubmatch(row[1], -1) {
+			short[room[1][strings.LastIndex(room[1], "/")+1:]] = room[1]
+			may[room[1]] = known
+		}
+	}
+	if len(may) < 15 {
+		t.Fatalf("the table has only %d rooms", len(may))
+	}
+	const module = "github.com/holdfast-go/holdfast/"
+	seen := 0
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
+		room, known, is := name, may[name], false
+		for room != "." && !is {
+			room = filepath.ToSlash(filepath.Dir(room))
+			known, is = may[room]
+		}
+		if entry.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || room == "." ||
+			len(known) == 1 && known[0] == "all" || strings.HasPrefix(room, "internal/testkit") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range parsed.Imports {
+			imported, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module)
+			if !ours || imported == room || strings.HasPrefix(imported, room+"/") {
+				continue
+			}
+			seen++
+			base := imported[strings.LastIndex(imported, "/")+1:]
+			allowed := slices.Contains(known, base) && short[base] == imported
+			if len(known) > 0 && strings.HasPrefix(known[0], "all of these but") {
+				allowed = !slices.Contains([]string{"pg", "etcd", "locktest", "testkit"}, base)
+			}
+			if !allowed {
+				t.Errorf("%s imports %s", name, imported)
+			}
+		}
+		return nil
+	})
+	check(t, err)
+	if seen < 50 {
+		t.Errorf("found only %d imports", seen)
+	}
 }

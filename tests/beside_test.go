@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // besideBlock returns a block of BESIDE.md, by how it is marked.
@@ -173,7 +174,7 @@ func TestBeside_SoftLock(t *testing.T) {
 		if held, err := f.TryAcquire(t.Context()); err == nil {
 			t.Errorf("%q: taken over, though nothing says that its maker is dead: %v", theirs, held.Release())
 		}
-		if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != lock.EvidenceNotALockFile {
+		if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != evidence.NotALockFile {
 			t.Errorf("%q: %+v, %v", theirs, s, err)
 		}
 		aged := f

@@ -27,7 +27,7 @@ func strained(args []string) error {
 	runtime.LockOSThread()
 	err := strainedOps[args[1]](context.Background(), args[0])
 	switch {
-	case errors.As(err, new(*lock.ErrLocked)):
+	case errors.As(err, new(*lock.LockedError)):
 		fmt.Println("locked:", strings.ReplaceAll(err.Error(), "\n", "; "))
 	case err != nil && !errors.Is(err, syscall.EIO):
 		fmt.Println("error:", strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -49,7 +49,7 @@ var strainedOps = map[string]func(ctx context.Context, dir string) error{
 		return andRelease(lock.File{Path: filepath.Join(dir, ".lock"), Tidy: true}.TryAcquire(ctx))
 	},
 	"shared": func(ctx context.Context, dir string) error {
-		return andRelease(lock.File{Path: filepath.Join(dir, ".lock")}.AcquireShared(ctx))
+		return andRelease(lock.File{Path: filepath.Join(dir, ".lock"), Shared: true}.Acquire(ctx))
 	},
 	"take over": func(ctx context.Context, dir string) error {
 		return andRelease(lock.File{Path: filepath.Join(dir, "dead")}.Acquire(ctx))

@@ -132,7 +132,7 @@ var errBusy = errors.New("busy")
 
 // expects reports whether an error is one that has to be expected.
 func (a *actor) expects(ctx limits, err error) bool {
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	switch {
 	case errors.Is(err, errBusy):
 		return true
@@ -151,7 +151,7 @@ func (a *actor) expects(ctx limits, err error) bool {
 
 // tried is the error of what does not wait.
 func tried(err error) error {
-	if errors.As(err, new(*lock.ErrLocked)) {
+	if errors.As(err, new(*lock.LockedError)) {
 		return errBusy
 	}
 	return err
@@ -268,8 +268,7 @@ var lockActs = map[string]func(a *actor, ctx limits, group int) error{
 	},
 	"do": func(a *actor, ctx limits, group int) error {
 		n := a.rand.IntN(chaosLocks)
-		fn := func(ctx context.Context) error {
-			held := lock.HoldOf(ctx)
+		fn := func(_ context.Context, held lock.Hold) error {
 			a.inside([]int{group*chaosGroup + n}, held.Info().Mode == "shared", []lock.Hold{held})
 			return nil
 		}
@@ -279,7 +278,7 @@ var lockActs = map[string]func(a *actor, ctx limits, group int) error{
 			return err
 		case 1:
 			if l, ok := a.lockers[group].(lock.SharedLocker); ok {
-				return lock.DoShared(ctx, l, chaosKey(n), fn)
+				return lock.Do(ctx, lock.Readers(l), chaosKey(n), fn)
 			}
 		}
 		return lock.Do(ctx, a.lockers[group], chaosKey(n), fn)
@@ -360,14 +359,15 @@ var fileActs = map[string]func(a *actor, ctx limits) error{
 		return a.haveSet(0, how > 1, func(order []int) (*lock.Set, error) {
 			var files []lock.File
 			for _, n := range order {
-				files = append(files, a.plain().file(chaosKey(n)))
+				f := a.plain().file(chaosKey(n))
+				f.Shared = how > 1
+				files = append(files, f)
 			}
-			set, err := []func(context.Context, ...lock.File) (*lock.Set, error){
-				lock.AcquireAll, lock.TryAcquireAll, lock.AcquireAllShared, lock.TryAcquireAllShared}[how](ctx, files...)
-			if how%2 == 1 {
-				err = tried(err)
+			if how%2 == 0 {
+				return lock.AcquireAll(ctx, files...)
 			}
-			return set, err
+			set, err := lock.TryAcquireAll(ctx, files...)
+			return set, tried(err)
 		})
 	},
 	"wait": func(a *actor, ctx limits) error {
@@ -535,21 +535,19 @@ func (p plainLocks) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, er
 }
 
 func (p plainLocks) AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return asHold(p.file(key).AcquireShared(ctx))
+	return asHold(sharing(p.file(key)).Acquire(ctx))
 }
 
 func (p plainLocks) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return asHold(p.file(key).TryAcquireShared(ctx))
+	return asHold(sharing(p.file(key)).TryAcquire(ctx))
 }
 
-func (p plainLocks) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) {
-		for status, err := range lock.List(ctx, p.dir) {
-			if !yield(lock.Entry{Path: status.Path}, err) {
-				return
-			}
-		}
-	}
+func (p plainLocks) Inspect(ctx context.Context, key lock.Key) (lock.Status, error) {
+	return p.file(key).Inspect(ctx)
+}
+
+func (p plainLocks) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return lock.List(ctx, p.dir)
 }
 
 func asHold(h *lock.FileHold, err error) (lock.Hold, error) {

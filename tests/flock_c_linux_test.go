@@ -37,7 +37,7 @@ func adder(args []string) error {
 		return err
 	}
 	for range count {
-		err := lock.File{Path: args[0]}.Do(context.Background(), func(context.Context) error {
+		err := lock.File{Path: args[0]}.Do(context.Background(), func(context.Context, *lock.FileHold) error {
 			text, err := os.ReadFile(args[1])
 			if err != nil {
 				return err
@@ -115,7 +115,7 @@ func init() { roles["keeper"] = keeper }
 
 // keeper has the lock args[0] until it is killed.
 func keeper(args []string) error {
-	return lock.File{Path: args[0]}.Do(context.Background(), func(context.Context) error {
+	return lock.File{Path: args[0]}.Do(context.Background(), func(context.Context, *lock.FileHold) error {
 		os.Stdout.WriteString("held\n")
 		select {}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/claims"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -126,7 +127,7 @@ func TestFormats_Examples(t *testing.T) {
 			see("example "+file, example)
 		}
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[lock.LockInfo](), reflect.TypeFor[claims.Claim](), reflect.TypeFor[dispatch.Claim]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[evidence.Claim](), reflect.TypeFor[claims.Claim](), reflect.TypeFor[dispatch.Claim]()} {
 		for i := range of.NumField() {
 			if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != "" {
 				written[name] = true
@@ -159,7 +160,7 @@ func writtenClaims(t *testing.T) map[string]string {
 		all[path] = string(data)
 	}
 	f := lock.File{Path: filepath.Join(t.TempDir(), "deploy.lock")}
-	if err := f.Do(t.Context(), func(context.Context) error { keep(f.Path); return nil }); err != nil {
+	if err := f.Do(t.Context(), func(context.Context, *lock.FileHold) error { keep(f.Path); return nil }); err != nil {
 		t.Error(err)
 	}
 	l := ledger.Ledger{Dir: t.TempDir()}

@@ -117,7 +117,7 @@ func everyOp(t *testing.T, at, below string, want error, begin func(*testing.T, 
 				var err error
 				testkit.Promptly(t, name, func() { err = do(context.Background()) })
 				end()
-				if err != nil && (!errors.Is(err, want) || errors.As(err, new(*lock.ErrLocked))) {
+				if err != nil && (!errors.Is(err, want) || errors.As(err, new(*lock.LockedError))) {
 					t.Errorf("the error is %v", err)
 				}
 				then(err)

@@ -177,7 +177,7 @@ func TestJit_ConcurrentUpdatesToSameIssue(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := store.changeWithin(ctx, "A", func(int) (int, error) { return 99, errors.New("was called") })
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) || locked.Info == nil || locked.Info.PID != slow.Cmd.Process.Pid {
 		t.Errorf("error is %v", err)
 	}
@@ -211,7 +211,7 @@ func jitReader(store jitStore) error {
 		var err error
 		if i%4 == 0 {
 			var held *lock.FileHold
-			if held, err = f.AcquireShared(context.Background()); err != nil {
+			if held, err = sharing(f).Acquire(context.Background()); err != nil {
 				return err
 			}
 			n, err = store.read("A")
@@ -289,12 +289,12 @@ func TestJit_DependencyAddWithConcurrentReads(t *testing.T) {
 	for range 3 {
 		reading.Go(func() {
 			for !written.Load() {
-				first, err := lockA.AcquireShared(t.Context()) // in the order of the names, as a set
+				first, err := sharing(lockA).Acquire(t.Context()) // in the order of the names, as a set
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				second, err := lockB.AcquireShared(t.Context())
+				second, err := sharing(lockB).Acquire(t.Context())
 				if err != nil {
 					t.Error(errors.Join(err, first.Release()))
 					return

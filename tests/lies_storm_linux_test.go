@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestLies_Locks: however a filesystem answers flock(2), and though a few in a hundred of all its
@@ -95,7 +96,7 @@ func TestLies_TwoWays(t *testing.T) {
 						if said := b.Say("lock " + other); !strings.HasPrefix(said, "lock ") {
 							t.Errorf("after its death: %s", said)
 						}
-						if s, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || s.State != lock.StateFree {
+						if s, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || s.State != evidence.Free {
 							t.Errorf("in the end: %+v, %v", s, err)
 						}
 					}

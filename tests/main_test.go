@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
+	"github.com/holdfast-go/holdfast/lock"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -100,4 +101,10 @@ func background(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 		cmd.Wait()
 	})
 	return cmd
+}
+
+// sharing has a File acquire its lock for a reader.
+func sharing(f lock.File) lock.File {
+	f.Shared = true
+	return f
 }

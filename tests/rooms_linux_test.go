@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -121,7 +122,7 @@ func (r room) judge(t *testing.T, path, oracle string) *testkit.Child {
 	return c
 }
 
-func claimAt(t *testing.T, path string) (claim lock.LockInfo) {
+func claimAt(t *testing.T, path string) (claim evidence.Claim) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	check(t, err)
@@ -291,7 +292,7 @@ func TestRooms_Suspended(t *testing.T) {
 }
 
 func nonceOf(data []byte) string {
-	var claim lock.LockInfo
+	var claim evidence.Claim
 	_ = json.Unmarshal(data, &claim)
 	return claim.Nonce
 }

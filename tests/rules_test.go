@@ -47,7 +47,7 @@ func TestRules(t *testing.T) {
 				continue
 			}
 			has("rung " + rule[1])
-			if rule[1] != "7" && !strings.Contains(repositoryFile(t, "lock/evidence_test.go"), "\n\t\t{\""+rule[1]+" ") {
+			if rule[1] != "7" && !strings.Contains(repositoryFile(t, "lock/evidence/ladder_test.go"), "\n\t\t{\""+rule[1]+" ") {
 				t.Errorf("TestLadder has no row of rung %s", rule[1])
 			}
 		}

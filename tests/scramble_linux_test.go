@@ -28,7 +28,7 @@ func scramble(args []string) error {
 	for {
 		shared := rand.IntN(2) == 0
 		held, err := scrambleOnce(f, shared)
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if errors.As(err, &locked) || fails(err) {
 			continue
 		} else if err != nil {

@@ -92,7 +92,7 @@ func TestSecurity_Calls(t *testing.T) {
 		told[row[1]] = strings.TrimSpace(row[2])
 	}
 	made := map[string]string{}
-	for _, folder := range []string{"lock", "lock/ledger", "lock/claims", "lock/dispatch", "lock/permits", "lock/elect", "lock/settings"} {
+	for _, folder := range []string{"lock", "lock/internal/record", "lock/internal/queue", "lock/internal/lockfile", "lock/ledger", "lock/claims", "lock/repolock", "lock/dispatch", "lock/permits", "lock/elect", "lock/settings"} {
 		maps.Copy(made, callsThatChange(t, folder))
 	}
 	if len(made) < 10 {

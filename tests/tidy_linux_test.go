@@ -52,7 +52,7 @@ func litter(args []string) error {
 		}
 		shared := rand.IntN(3) == 0
 		held, err := scrambleOnce(f, shared)
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if errors.As(err, &locked) {
 			continue
 		} else if err != nil {
@@ -140,12 +140,12 @@ func below(t *testing.T, dir string) (files []string) {
 }
 
 // scrambleOnce acquires a lock in one of several ways. Where it has given up, the error is an
-// *lock.ErrLocked.
+// *lock.LockedError.
 func scrambleOnce(f lock.File, shared bool) (*lock.FileHold, error) {
 	ctx := context.Background()
 	acquire, try := f.Acquire, f.TryAcquire
 	if shared {
-		acquire, try = f.AcquireShared, f.TryAcquireShared
+		acquire, try = sharing(f).Acquire, sharing(f).TryAcquire
 	}
 	switch rand.IntN(4) {
 	case 0:
@@ -155,7 +155,7 @@ func scrambleOnce(f lock.File, shared bool) (*lock.FileHold, error) {
 		defer cancel()
 		held, err := acquire(limited)
 		if err != nil && limited.Err() != nil {
-			return nil, &lock.ErrLocked{}
+			return nil, &lock.LockedError{}
 		}
 		return held, err
 	}

@@ -27,7 +27,7 @@ func init() { roles["member"] = member }
 // acquire, shared, try, release; loop begins to read-lock in a hot loop, and count
 // tells how often it has.
 func member(args []string) error {
-	f := lock.File{Path: args[0], Cmd: "member", Observer: sayWaiting{}}
+	f := lock.File{Path: args[0], Cmd: "member", Observe: sayWaiting{}.Observe}
 	var held *lock.FileHold
 	var err error
 	counts := make(chan int)
@@ -37,7 +37,7 @@ func member(args []string) error {
 		case "acquire":
 			held, err = f.Acquire(context.Background())
 		case "shared":
-			held, err = f.AcquireShared(context.Background())
+			held, err = sharing(f).Acquire(context.Background())
 		case "try":
 			held, err = f.TryAcquire(context.Background())
 		case "release":
@@ -48,7 +48,7 @@ func member(args []string) error {
 		case "count":
 			said = strconv.Itoa(<-counts)
 		}
-		if locked := new(lock.ErrLocked); errors.As(err, &locked) {
+		if locked := new(lock.LockedError); errors.As(err, &locked) {
 			said, err = "locked", nil
 		}
 		if err != nil {
@@ -62,7 +62,7 @@ func member(args []string) error {
 type sayWaiting struct{}
 
 func (sayWaiting) Observe(e lock.Event) {
-	if e.Kind == lock.EventWaiting {
+	if e.Kind == lock.EventWaiting && e.Duration == 0 {
 		fmt.Println("waiting")
 	}
 }
@@ -71,7 +71,7 @@ func (sayWaiting) Observe(e lock.Event) {
 // and the lock is hardly ever free by itself.
 func readForEver(f lock.File, counts chan<- int) {
 	for n := 0; ; {
-		held, err := f.AcquireShared(context.Background())
+		held, err := sharing(f).Acquire(context.Background())
 		if err == nil && exists(f.Path+".occupied") {
 			err = errors.New("a reader beside a writer")
 		}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// breakLock removes the lock file of a dead holder, or of one that the caller
-// answers for.
+// breakLock removes the lock file of a dead holder, or of one that the caller answers for.
 func (a *app) breakLock(args []string) int {
 	flags := newFlags("break")
 	nonce := flags.String("force", "", "")
@@ -41,7 +41,7 @@ func (a *app) breakLock(args []string) int {
 	} else {
 		before, err = file.Break(context.Background())
 	}
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	switch {
 	case errors.As(err, &locked):
 		now := a.refused(file, locked, force)
@@ -53,7 +53,12 @@ func (a *app) breakLock(args []string) int {
 	case err != nil:
 		return a.fail(err)
 	case *asJSON:
-		return a.print(breakage{before, before.State != lock.StateFree})
+		return a.print(breakage{before, before.State != evidence.Free})
+	}
+	if out, _ := (files{}).permits(context.Background(), path); before.State == evidence.Free && len(out) > 0 {
+		fmt.Fprintln(a.stdout, visible(before.Path)+": nothing to remove, but permits of it are held")
+		fileWords.describePermits(a.stdout, out)
+		return exitOK
 	}
 	a.broken(before)
 	return exitOK
@@ -69,7 +74,7 @@ type breakage struct {
 // broken says what has been removed: it can't be looked up any more.
 func (a *app) broken(before lock.Status) {
 	path := visible(before.Path)
-	if before.State == lock.StateFree {
+	if before.State == evidence.Free {
 		fmt.Fprintln(a.stdout, path+": free, nothing to remove")
 		return
 	}
@@ -80,10 +85,10 @@ func (a *app) broken(before lock.Status) {
 
 // refused says why nothing was removed, and what can be done. It returns how the lock
 // was found.
-func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) lock.Status {
-	status := refusal(locked)
+func (a *app) refused(file lock.File, locked *lock.LockedError, force bool) lock.Status {
+	status := locked.Status
 	path := visible(status.Path)
-	if force && locked.Evidence == lock.EvidenceOtherNonce {
+	if force && locked.Evidence == evidence.OtherNonce {
 		a.say(path + " was not broken: its claim has another nonce than -force gives")
 		// The holder is another one by now, or the nonce was mistyped. Whether that holder
 		// lives has not been said yet.
@@ -99,7 +104,7 @@ func (a *app) refused(file lock.File, locked *lock.ErrLocked, force bool) lock.S
 	switch command := forceCommand(status); {
 	case command == "":
 	default:
-		if status.State == lock.StateHeld {
+		if status.State == evidence.Held {
 			a.more("          or, if it must be: " + command)
 		}
 		a.more("          -force removes the lock file of this one holder, and does not end that process. If it")

@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// breakSessions ends the sessions that have a lock: each after it has asked, or the one of
-// a nonce without. As for lock files, exit code 0 is for a lock that nobody has any more,
-// and 75 for one that was left to somebody.
+// breakSessions ends the sessions that have a lock, and asks before each; one that a nonce
+// names, without asking. As for lock files, exit code 0 is for a lock that nobody has any
+// more, and 75 for one that was left to somebody.
 func (a *app) breakSessions(d *database, name, nonce string, asJSON bool) int {
 	ctx := context.Background()
 	before, sessions, err := d.look(ctx, name)
@@ -20,7 +21,7 @@ func (a *app) breakSessions(d *database, name, nonce string, asJSON bool) int {
 	}
 	var ended []Session
 	var failed error
-	left := before.State != lock.StateFree && len(sessions) == 0 // a prepared transaction, or one that has just come
+	left := before.State != evidence.Free && len(sessions) == 0 // a prepared transaction, or one that has just come
 	for _, s := range sessions {
 		if !a.mayEnd(before, s, nonce, asJSON) {
 			left = true
@@ -47,7 +48,7 @@ func (a *app) breakSessions(d *database, name, nonce string, asJSON bool) int {
 	case left:
 		a.sayLeft(before, nonce)
 		return exitNotHad
-	case !asJSON && before.State == lock.StateFree:
+	case !asJSON && before.State == evidence.Free:
 		fmt.Fprintln(a.stdout, visible(before.Path)+": free, nothing to end")
 	case !asJSON && len(ended) == 0:
 		fmt.Fprintln(a.stdout, visible(before.Path)+": nothing was ended, as who had it has let go of it by now")
@@ -61,8 +62,8 @@ type sessionBreakage struct {
 	Ended []Session `json:"ended,omitempty"`
 }
 
-// mayEnd reports whether a session is to be ended. Without a nonce it asks, unless nobody
-// is there to answer.
+// mayEnd reports whether to end a session. Without a nonce it asks, if somebody is there to
+// answer.
 func (a *app) mayEnd(before lock.Status, s Session, nonce string, asJSON bool) bool {
 	switch {
 	case s.nonce() == "": // the next one with its pid could not be told from it
@@ -93,8 +94,8 @@ func (a *app) mayEnd(before lock.Status, s Session, nonce string, asJSON bool) b
 	return answer == "y" || answer == "yes"
 }
 
-func (s Session) info() *lock.LockInfo {
-	return &lock.LockInfo{PID: s.PID, Cmd: s.Cmd, Hostname: s.Host}
+func (s Session) info() *evidence.Claim {
+	return &evidence.Claim{PID: s.PID, Cmd: s.Cmd, Hostname: s.Host}
 }
 
 // locksOf counts what ends with a session.
@@ -109,7 +110,7 @@ func locksOf(s Session) string {
 func (a *app) sayLeft(before lock.Status, nonce string) {
 	path := visible(before.Path)
 	switch {
-	case before.Evidence == evidencePrepared:
+	case before.Evidence == evidence.Prepared:
 		a.say(path + " was not broken: no session has it, so there is none to end")
 	case nonce != "":
 		a.say(path + " was not broken: -force names another session than has it now")

@@ -120,8 +120,8 @@ func (a *app) claimReap(args []string) int {
 	return a.failLedger(err)
 }
 
-// claimed prints a claim that was taken. One that is in the ledger stands, whatever
-// became of its file.
+// claimed prints a claim that was made. One that is in the ledger stands, whatever became of
+// its file.
 func (a *app) claimed(c claims.Claim, err error) int {
 	if code := a.done(err); code != exitOK {
 		return code
@@ -143,8 +143,8 @@ func (a *app) done(err error) int {
 	return a.failLedger(err)
 }
 
-// conflict is printed instead of a claim that could not be had: the claim that is there,
-// and in what way it differs. Without a claim there is only the node.
+// conflict is printed when a claim could not be made: the claim that is there, and in what
+// way it differs. Without a claim there is only the node.
 type conflict struct {
 	NodeID string `json:"node_id"`
 	*claims.Claim

@@ -153,7 +153,7 @@ func (o *runOptions) equip(cmd *exec.Cmd, held []hold) error {
 	return nil
 }
 
-// predecessorOf returns who had a lock before, in a line of JSON; "" if that is nobody.
+// predecessorOf returns a lock's predecessor, in a line of JSON; "" if there is none.
 func predecessorOf(h hold) (string, error) {
 	p, err := h.Predecessor()
 	if err != nil || p == nil {
@@ -207,7 +207,7 @@ func (a *app) ended(err error) int {
 
 // letGo releases the locks, except those that descendants of the command have, and returns
 // the exit code of it all. A lost lock has a code of its own, whatever the command's is:
-// others may have been at work under the same lock, and whoever retries, or takes the
+// others may have been at work under the same lock, and a caller that retries, or takes the
 // command's word, must know. If anything else fails here, the command's own failure says
 // more than ours.
 func (a *app) letGo(words *words, held []hold, code int, lost bool) int {
@@ -246,8 +246,8 @@ func (a *app) letGoOf(words *words, held hold, lost bool) error {
 	return err
 }
 
-// tellHeirs says who has the lock when holdfast itself has ended. It may be a daemon that
-// was not meant to have it.
+// tellHeirs names the processes that have the lock when holdfast itself has ended. One may be
+// a daemon that was not meant to have it.
 func (a *app) tellHeirs(path string) {
 	status, err := lock.File{Path: path}.Inspect(context.Background())
 	if err != nil || status.Gone == nil && !status.Shared {

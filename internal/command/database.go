@@ -21,13 +21,13 @@ type Database interface {
 	// EndSession ends a session that Holders has returned, and no other that has its pid
 	// by now. It reports whether it was still there.
 	EndSession(ctx context.Context, s Session) (there bool, err error)
-	// LastFence returns the fence that was last given to a holder of a lock; 0 if none is known.
+	// LastFence returns the last fence of a lock; 0 if none is known.
 	LastFence(ctx context.Context, key lock.Key) (int64, error)
-	// Close is for who has released all locks.
+	// Close is called when all locks are released.
 	Close()
 }
 
-// Session is one of the server's, which has a lock.
+// Session is a session of the server that has a lock.
 type Session struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"` // zero if it may not be seen
@@ -36,9 +36,8 @@ type Session struct {
 	Locks   int       `json:"locks"` // how many end with it
 }
 
-// Open connects to a database. The error is a UsageError for a connection string that
-// can't be one; no error has anything of it that is secret. label is what others are told
-// of us.
+// Open connects to a database. For an impossible connection string the error is a UsageError;
+// no error has anything secret from that string. label is what others are told of us.
 type Open func(ctx context.Context, conn, label string) (Database, error)
 
 // UsageError says what is wrong with a connection string.
@@ -84,8 +83,8 @@ func (o *runOptions) wrongName(name string) string {
 	return noLock(name)
 }
 
-// where opens what has the locks: these files, if conn is nil. leave is for when they are
-// let go. When ok is false, the command is over, with this exit code.
+// where opens what has the locks: these files, if conn is nil. Call leave when they are
+// released. When ok is false, the command is over, with this exit code.
 func (a *app) where(command string, conn *string, f lock.File) (at locks, leave func(), code int, ok bool) {
 	if conn == nil {
 		return files{f}, func() {}, exitOK, true

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // database is the locks of one, by keys.
@@ -20,11 +22,6 @@ type database struct {
 	mu   sync.Mutex
 	ours map[int]bool // the sessions that have had locks of ours, by pid
 }
-
-const (
-	evidenceNoSession lock.Evidence = "no session of the database has it"
-	evidencePrepared  lock.Evidence = "a prepared transaction holds the lock"
-)
 
 var databaseWords = words{
 	process: "backend", from: "from", advice: databaseAdvice,
@@ -95,8 +92,8 @@ func (d *database) take(ctx context.Context, names []string, acquire func(contex
 	return held, nil
 }
 
-// sessionHold is a lock that a session has for us. Children can't have it, too, and the
-// database remembers nobody who had it before.
+// sessionHold is a lock that a session has for us. Children can't hold it too, and the
+// database remembers no earlier holder.
 type sessionHold struct {
 	lock.Hold
 	key lock.Key
@@ -104,7 +101,7 @@ type sessionHold struct {
 
 func (h sessionHold) Path() string                            { return h.key.String() }
 func (h sessionHold) Predecessor() (*lock.Predecessor, error) { return nil, nil }
-func (h sessionHold) Attach(*exec.Cmd) error                  { return lock.ErrUnsupported }
+func (h sessionHold) Attach(*exec.Cmd) error                  { return errors.ErrUnsupported }
 func (h sessionHold) Environ(env []string) []string           { return env }
 func (h sessionHold) LeaveToChildren() (bool, error)          { return false, h.Release() }
 
@@ -121,36 +118,21 @@ func (d *database) inspect(ctx context.Context, name string) (lock.Status, error
 	return status, err
 }
 
-// look returns a lock, and the sessions that have it. The nonce of a single one's claim is
-// that of the session.
+// look returns a lock, and the sessions that have it. If there is one, the nonce of its claim
+// is that of the session.
 func (d *database) look(ctx context.Context, name string) (lock.Status, []Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	key := keyOf(name)
-	status := lock.Status{Path: key.String(), State: lock.StateFree, Evidence: evidenceNoSession}
 	sessions, err := d.Holders(ctx, key)
+	if err != nil {
+		return lock.Status{}, nil, err
+	}
+	status, err := d.Inspect(ctx, key)
 	if err != nil {
 		return status, nil, err
 	}
-	var entries []lock.Entry
-	seen := false
-	for e, err := range d.List(ctx) {
-		if err != nil && !seen { // what may not be seen of some sessions comes as an error behind all locks
-			return status, nil, err
-		}
-		if seen = true; err == nil && e.Key == key {
-			entries = append(entries, e)
-		}
-	}
-	if len(entries) > 0 {
-		status = statusOf(entries)
-	}
-	if status.State == lock.StateFree && len(sessions) > 0 { // a number, of a lock that is listed by its name
-		status.State, status.Evidence = lock.StateHeld, evidenceNumber
-		for _, s := range sessions {
-			status.Processes = append(status.Processes, lock.Process{PID: s.PID, Cmd: s.Cmd})
-		}
-	}
+	status = told(status)
 	for _, s := range sessions {
 		if status.Info != nil && status.Info.PID == s.PID {
 			status.Info.Nonce = s.nonce()
@@ -159,8 +141,8 @@ func (d *database) look(ctx context.Context, name string) (lock.Status, []Sessio
 	return status, sessions, nil
 }
 
-// end ends a session if it still has a lock, which it may have let go of since it was
-// looked at. It reports whether that was so.
+// end ends a session if it still has a lock: it may have released that since the look. It
+// reports whether that was so.
 func (d *database) end(ctx context.Context, name string, s Session) (had bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
@@ -171,8 +153,6 @@ func (d *database) end(ctx context.Context, name string, s Session) (had bool, e
 	return d.EndSession(ctx, s)
 }
 
-const evidenceNumber lock.Evidence = "a session of the database holds the lock with this number"
-
 // nonce tells a session from another that has its pid later; "" if that can't be seen.
 func (s Session) nonce() string {
 	if s.Started.IsZero() {
@@ -181,11 +161,11 @@ func (s Session) nonce() string {
 	return fmt.Sprintf("%d-%d", s.PID, s.Started.UnixMicro())
 }
 
-func (d *database) refusal(ctx context.Context, e *lock.ErrLocked) lock.Status {
-	if now, err := d.inspect(ctx, e.Path); err == nil && now.State != lock.StateFree {
+func (d *database) refusal(ctx context.Context, e *lock.LockedError) lock.Status {
+	if now, err := d.inspect(ctx, e.Path); err == nil && now.State != evidence.Free {
 		return now
 	}
-	return refusal(e)
+	return e.Status
 }
 
 func (d *database) isOurs(s lock.Status) bool {
@@ -197,66 +177,31 @@ func (d *database) isOurs(s lock.Status) bool {
 	return len(s.Processes) == 1 && d.ours[s.Processes[0].PID]
 }
 
-// statuses puts together what is known of each lock.
-func statuses(entries iter.Seq2[lock.Entry, error]) iter.Seq2[lock.Status, error] {
-	return func(yield func(lock.Status, error) bool) {
-		var all []lock.Entry // of one lock
-		flush := func() bool {
-			if len(all) == 0 {
-				return true
-			}
-			s := statusOf(all)
-			all = nil
-			return yield(s, nil)
-		}
-		for e, err := range entries {
-			if (err != nil || len(all) > 0 && e.Key != all[0].Key) && !flush() {
-				return
-			}
-			if err == nil {
-				all = append(all, e)
-			} else if !yield(lock.Status{}, err) {
-				return
-			}
-		}
-		flush()
-	}
-}
-
-// statusOf makes one of the entries of a lock.
-func statusOf(entries []lock.Entry) lock.Status {
-	s := lock.Status{Path: entries[0].Key.String(), State: lock.StateFree, Evidence: evidenceNoSession}
-	var holders []*lock.LockInfo
-	for _, e := range entries {
-		p := lock.Process{PID: e.Info.PID, Cmd: e.Info.Cmd}
-		if !e.Granted {
-			p.Since = e.QueryStart
-			s.Waiters = append(s.Waiters, p)
-			continue
-		}
-		s.State, s.Evidence = e.State, e.Evidence
-		s.Shared = s.Shared || e.Info.Mode != ""
-		if p.PID == 0 {
-			s.Evidence = evidencePrepared
-			continue
-		}
-		s.Processes = append(s.Processes, p)
-		holders = append(holders, e.Info)
-	}
-	// One of whom all is known. Of others' sessions the role may not see since when they are
-	// there.
-	if len(holders) == 1 && !holders[0].CreatedAt.IsZero() {
-		s.Info, s.Processes = holders[0], nil
+// told is a lock as the command tells of it: a holder that is known is named once.
+func told(s lock.Status) lock.Status {
+	if s.Info != nil {
+		s.Processes = nil
 	}
 	return s
+}
+
+// List yields the locks as inspect gives them.
+func (d *database) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
+		for s, err := range d.Database.List(ctx) {
+			if !yield(told(s), err) {
+				return
+			}
+		}
+	}
 }
 
 // databaseAdvice says what a person can do about a lock in a database.
 func databaseAdvice(s lock.Status) []string {
 	switch {
-	case s.State == lock.StateFree:
+	case s.State == evidence.Free:
 		return nil
-	case s.Evidence == evidencePrepared:
+	case s.Evidence == evidence.Prepared:
 		return []string{"it ends with COMMIT PREPARED or ROLLBACK PREPARED; which one that is:", "  SELECT * FROM pg_prepared_xacts"}
 	}
 	advice := []string{"wait for it, or end that session, with all that it holds:"}

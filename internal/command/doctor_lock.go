@@ -153,8 +153,8 @@ const (
 	answerGranted = "granted"
 )
 
-// tryProcesses lets a second process try while we hold the lock, try again after we have
-// let go, and be killed while it holds. It returns the errors of the two halves.
+// tryProcesses lets a second process try while we hold the lock, try again after our release,
+// and be killed while it holds. It returns the errors of the two halves.
 func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	held, err := tryLock(path)
 	if err != nil {
@@ -185,7 +185,7 @@ func tryProcesses(ctx context.Context, path string) (processes, death error) {
 	if err := wantBusy(path); err != nil { // now the other way round
 		return err, nil
 	}
-	// The point of it all: the kernel lets go for the dead, and nobody else does.
+	// The point of it all: the kernel alone releases the locks of the dead.
 	if err := child.Process.Kill(); err != nil {
 		return nil, err
 	}
@@ -230,8 +230,8 @@ func startDoctorChild(ctx context.Context, path string) (cmd *exec.Cmd, ask func
 	return cmd, ask, nil
 }
 
-// doctorChild is the second process. It tries for the kernel lock at each line that it is
-// sent, and keeps what it gets. It ends with its input, and so with a parent that dies.
+// doctorChild is the second process. At each line of input it tries for the kernel lock, and
+// keeps what it gets. It ends with its input, and so with a parent that dies.
 func (a *app) doctorChild(args []string) int {
 	if len(args) != 1 {
 		return exitUsage

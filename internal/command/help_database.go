@@ -1,7 +1,6 @@
 package command
 
-// databaseHelp is what the help of a command has for locks in a database, in a program that
-// can have them there.
+// databaseHelp is what the help of a command says of locks in a database, in a program with -pg.
 type databaseHelp struct {
 	synopsis string
 	help     string
@@ -62,7 +61,8 @@ var statusDatabase = databaseHelp{
 path is SPACE/NAME; the state is free or held. holder has the pid of the server's backend,
 the client's address as hostname, the application_name as cmd, and as nonce what
 "holdfast break -force" wants. Readers, and sessions of which the role may not see more,
-are in processes.
+are in processes. There, and in waiters, is what the server says of each session: claim,
+activity, query_start and blocked_by. key has the space and the name.
 `,
 }
 

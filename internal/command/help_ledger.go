@@ -143,8 +143,8 @@ says why: "claimed" (by somebody else), "own" (this owner has it already), "expi
 
 `
 
-// claimSkewHelp is about a flag that all commands about claims have, and claimFlagsHelp
-// about those that all have which write.
+// claimSkewHelp is about a flag of all commands about claims, and claimFlagsHelp about the flags
+// of those that write.
 const (
 	claimSkewHelp = `  -skew D     how much the clocks of those who claim may differ: claims count for so
               long beyond their expiry. 0 without it; all should agree on it

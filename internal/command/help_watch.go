@@ -30,24 +30,20 @@ example:
 
 const watchSynopsis = "holdfast watch [-json] [-interval D] [DIR|LOCK...]"
 
-const watchHelp = `Shows what becomes of locks until it is ended (Ctrl-C). Each DIR stands for every lock
+const watchHelp = `Tells what becomes of locks until it is ended (Ctrl-C). Each DIR stands for every lock
 below it, as for list; without any argument it is the current folder. Nothing is changed
 by looking, and nobody who waits is disturbed.
 
-On a terminal it is a table, drawn again in place: state, lock, holder, since when, and
-who waits; locks in use before those that are free. The end gives back the screen as it
-was. NO_COLOR in the environment leaves out the colors.
+It writes a line for each change, and at first one for each lock: when, what ("held",
+"free", "dead", "unknown", or "waiting" for one who has begun to wait), which lock, and who.
 
-Elsewhere, or with TERM=dumb, it is a line for each change, and at first one for each
-lock: when, what ("held", "free", "dead", "unknown", or "waiting" for one who has begun
-to wait), which lock, and who.
-
-  -json         a line of JSON for each change, on a terminal, too: {"at", "event"}, and
-                what status -json has of the lock; for "waiting" also "waiter"
+  -json         a line of JSON for each change: {"at", "event"}, and what status -json
+                has of the lock; for "waiting" also "waiter"
   -interval D   the time between two looks; 1s without it. What begins and ends between
                 two looks is not seen
 
-What can't be read is named on standard error, or below the table.
+What can't be read is named on standard error. For a table that is drawn again and again:
+watch -n 1 holdfast list -waiting
 
 exit codes:
   0    a signal ended it

@@ -18,14 +18,14 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// A session is a lock that outlives the command which took it. A process of its own, the
+// A session is a lock that outlives the command that acquired it. A process of its own, the
 // keeper, holds it for the life of another, the owner. "holdfast hold" starts the keeper,
 // and ends once the keeper has the lock.
 //
-// The two are tied by two pipes until then. Of what the keeper says, hold shows all up to a
-// NUL on standard error. Then comes the report, up to another NUL, for standard output. When
-// that is written, hold says so to the keeper. If the keeper's input ends before, the caller
-// never heard of the session, and the keeper gives the lock up, or the wait for it.
+// Until then two pipes tie the two. hold shows all that the keeper says, up to a NUL, on
+// standard error. Then comes the report, up to another NUL, for standard output. When that is
+// written, hold says so to the keeper. If the keeper's input ends before, the caller never
+// heard of the session, and the keeper gives up the lock, or the wait for it.
 
 // holdOptions is what a call of "holdfast hold" asks for.
 type holdOptions struct {
@@ -56,7 +56,7 @@ func (a *app) beginSession(args []string) int {
 	if !ok {
 		return code
 	}
-	if err := checkSessions(); err != nil { // before anything is taken
+	if err := checkSessions(); err != nil { // before anything is acquired
 		return a.fail(err)
 	}
 	if outputIsClosed() {
@@ -70,7 +70,7 @@ func (a *app) beginSession(args []string) int {
 		return exitError
 	}
 	if o.sh && o.owner == 0 && printsInto(owner.PID) {
-		// The shell whose eval this is for would go on when the lock is free again.
+		// The shell that evals this would go on when the lock is free again.
 		a.say(fmt.Sprintf("the owner would be pid %d, which started this holdfast, and what it reports is for another process; no session was begun", owner.PID))
 		a.more("-owner PID names the owner, such as -owner $$ for the shell")
 		return exitError
@@ -105,7 +105,7 @@ func (a *app) parseHold(args []string) (o holdOptions, code int, ok bool) {
 	return o, exitOK, true
 }
 
-// identifyOwner finds out whose session it is to be.
+// identifyOwner finds the owner of the session to be.
 func (o *holdOptions) identifyOwner() (platform.Process, error) {
 	pid := o.owner
 	if pid == 0 {
@@ -113,7 +113,7 @@ func (o *holdOptions) identifyOwner() (platform.Process, error) {
 		switch {
 		case pid <= 0:
 			return platform.Process{}, errors.New("the process that started holdfast can't be seen from here, so -owner must name the owner")
-		case pid == 1 && !isShell(platform.ProgramOf(1)): // to which orphans are given
+		case pid == 1 && !isShell(platform.ProgramOf(1)): // it adopts orphans
 			return platform.Process{}, errors.New("the process that started holdfast has ended, so -owner must name the owner")
 		}
 	}
@@ -137,7 +137,7 @@ func isShell(program string) bool {
 	return false
 }
 
-// keeper is one that was started, as hold sees it.
+// keeper is a keeper that was started, as hold sees it.
 type keeper struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser

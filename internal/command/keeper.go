@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -26,14 +27,14 @@ type session struct {
 	asked chan os.Signal // to release the lock
 }
 
-// keep is the keeper: it takes the lock, reports to hold, and keeps the lock until the
+// keep is the keeper: it acquires the lock, reports to hold, and keeps the lock until the
 // session ends. Its arguments are the owner, and those of hold.
 func (a *app) keep(args []string) int {
-	// What is said when nobody listens any more must not end the session.
+	// Output that nobody reads any more must not end the session.
 	ignorePipes()
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, caughtSignals()...)
-	asked := releaseRequests() // from before the claim tells others of us
+	asked := releaseRequests() // before the claim tells others of us
 	var owner platform.Process
 	if len(args) == 0 || json.Unmarshal([]byte(args[0]), &owner) != nil {
 		return exitUsage
@@ -91,8 +92,8 @@ func (pid ownerEnded) Error() string {
 	return fmt.Sprintf("the owner, pid %d, has ended already", int(pid))
 }
 
-// awaitHold returns a channel that is closed when the caller has the report, and one that is
-// closed when hold has ended without. That hold says stop counts as a signal.
+// awaitHold returns two channels: one is closed when the caller has the report, the other when
+// hold has ended without. A stop of hold's counts as a signal.
 func (a *app) awaitHold(signals chan<- os.Signal) (established, abandoned <-chan struct{}) {
 	yes, no := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -157,7 +158,7 @@ func (r sessionReport) shell(environ []string) string {
 	return b.String() + "export " + strings.Join(names, " ") + "\n"
 }
 
-// run keeps the lock until something ends the session, and says in its end what that was.
+// run keeps the lock until something ends the session, and records what that was.
 func (s *session) run(established, abandoned <-chan struct{}, signals <-chan os.Signal) int {
 	for {
 		var err error
@@ -170,12 +171,12 @@ func (s *session) run(established, abandoned <-chan struct{}, signals <-chan os.
 		case <-s.asked:
 			err = s.held.Release()
 		case <-s.watch.Exited():
-			err = s.held.ReleaseAsDied(lock.EvidenceOwnerEnded)
+			err = s.held.ReleaseAsDied(evidence.OwnerEnded)
 		case sig := <-signals:
 			if !endsWait(sig) {
 				continue
 			}
-			err = s.held.ReleaseAsDied(lock.EvidenceToldToEnd)
+			err = s.held.ReleaseAsDied(evidence.ToldToEnd)
 		case <-s.held.Lost():
 			err = s.held.Release()
 		}

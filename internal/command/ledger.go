@@ -29,7 +29,7 @@ func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) (ledger.Ledg
 		if *prefix == "" {
 			l.Prefix = ledger.NoPrefix
 		}
-		if !isSet(flags, "prefix") { // whoever began the ledger has chosen one
+		if !isSet(flags, "prefix") { // the first writer has chosen one
 			l.Prefix, err = ledger.PrefixOf(dir)
 		}
 		return l, err
@@ -171,7 +171,7 @@ func (a *app) print(v any) int {
 // failLedger says why nothing was done, and returns the exit code for it.
 func (a *app) failLedger(err error) int {
 	code := a.fail(err)
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	switch {
 	case errors.As(err, &locked):
 		return exitNotHad

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // list tells of every lock below a folder.
@@ -64,7 +65,7 @@ func (a *app) toList(flags *flag.FlagSet, conn *string) (all iter.Seq2[lock.Stat
 		if !ok {
 			return nil, nil, code, false
 		}
-		return statuses(d.List(context.Background())), d.Close, exitOK, true
+		return d.List(context.Background()), d.Close, exitOK, true
 	}
 	dir, code, ok := a.one(flags, "DIR")
 	if !ok {
@@ -74,7 +75,7 @@ func (a *app) toList(flags *flag.FlagSet, conn *string) (all iter.Seq2[lock.Stat
 	if err != nil {
 		return nil, nil, a.fail(err), false
 	}
-	return lock.List(context.Background(), dir), func() {}, exitOK, true
+	return asWholes(lock.List(context.Background(), dir)), func() {}, exitOK, true
 }
 
 // folder returns the path of a folder that is there. It follows a symbolic link to one, as
@@ -104,7 +105,7 @@ const maxLabel = 40
 // table aligns what it is shown, so nothing can be seen before the end. With waiting, a
 // lock's waiters follow it.
 func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(failed int) error) {
-	counts := map[lock.State]int{}
+	counts := map[evidence.State]int{}
 	total, waiters := 0, 0
 	now := time.Now() // one for all, or equal ages would differ
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
@@ -145,7 +146,7 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 	finish = func(failed int) error {
 		noun := map[bool]string{true: "lock", false: "locks"}[total == 1]
 		fmt.Fprintf(w, "%d %s: %d held, %d free, %d dead, %d unknown", total, noun,
-			counts[lock.StateHeld], counts[lock.StateFree], counts[lock.StateDead], counts[lock.StateUnknown])
+			counts[evidence.Held], counts[evidence.Free], counts[evidence.Dead], counts[evidence.Unknown])
 		if waiting {
 			fmt.Fprintf(w, "; %d waiting", waiters)
 		}

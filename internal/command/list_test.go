@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestHolderCells: how many hold a lock beside the one that is named.
@@ -20,7 +21,7 @@ func TestHolderCells(t *testing.T) {
 // TestPermits_Out: the permit of a holder that died can be had.
 func TestPermits_Out(t *testing.T) {
 	var all []permit
-	for i, state := range []lock.State{lock.StateFree, lock.StateHeld, lock.StateDead, lock.StateUnknown, ""} {
+	for i, state := range []evidence.State{evidence.Free, evidence.Held, evidence.Dead, evidence.Unknown, ""} {
 		all = append(all, permit{i + 1, lock.Status{State: state}})
 	}
 	if got := out(all); len(got) != 2 || got[0].Number != 2 || got[1].Number != 4 {

@@ -23,7 +23,7 @@ type listener struct {
 
 	URL    string `json:"url"`
 	Socket string `json:"socket,omitempty"` // through which to ask for the URL
-	// exposure says who can reach it beyond this user or this machine; "" if nobody.
+	// exposure says what can reach it beyond this user or this machine; "" if nothing.
 	exposure string
 	loopback bool
 	end      func() // undoes what listening has left on disk
@@ -88,24 +88,16 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
-	lockPath := path + ".lock"
-	held, err := lock.File{Path: lockPath, Cmd: "holdfast serve"}.TryAcquire(ctx)
-	var locked *lock.ErrLocked
+	held, err := lock.File{Path: path + ".lock", Cmd: "holdfast serve", Tidy: true}.TryAcquire(ctx)
+	var locked *lock.LockedError
 	if errors.As(err, &locked) {
 		return nil, fmt.Errorf("a server listens at %s already: %w", path, err)
 	} else if err != nil {
 		return nil, err
 	}
-	unlock := func() {
-		if held.Release() == nil {
-			// This is harmless, even if the next server has the lock already: see "What
-			// removing a file does" in GUARANTEES.md.
-			_ = os.Remove(lockPath + ".flock")
-		}
-	}
 	defer func() {
 		if err != nil {
-			unlock()
+			_ = held.Release()
 		}
 	}()
 	if err := clearSocket(path); err != nil {
@@ -131,7 +123,7 @@ func listenAtSocket(ctx context.Context, path string) (_ *listener, err error) {
 		if now, err := os.Lstat(path); err == nil && os.SameFile(made, now) {
 			_ = os.Remove(path)
 		}
-		unlock()
+		_ = held.Release()
 	}
 	return &listener{Listener: l, URL: "http://localhost/", Socket: path, end: end}, nil
 }

@@ -13,17 +13,17 @@ type locks interface {
 	// acquire takes all of them, or none.
 	acquire(ctx context.Context, names []string, shared, try bool) ([]hold, error)
 	inspect(ctx context.Context, name string) (lock.Status, error)
-	// refusal is how a lock that could not be had was found.
-	refusal(ctx context.Context, e *lock.ErrLocked) lock.Status
+	// refusal is how a lock that could not be acquired was found.
+	refusal(ctx context.Context, e *lock.LockedError) lock.Status
 	// isOurs reports whether this process, and nobody else, has a lock.
 	isOurs(lock.Status) bool
 	// engine has the permits of a lock, and its gate.
 	engine(name string) (l lock.Locker, gate lock.Key)
-	// permits are those of a lock that somebody has, by their numbers. With an error come those
-	// that could be read.
+	// permits are those of a lock that are held, by their numbers. With an error come those that
+	// could be read.
 	permits(ctx context.Context, name string) ([]permit, error)
-	// awaitPermit returns when nobody has a permit, or at once, with an *lock.ErrLocked if
-	// somebody has it, when try is set.
+	// awaitPermit returns when nobody has a permit. If try is set it returns at once, with a
+	// *lock.LockedError if it is held.
 	awaitPermit(ctx context.Context, name string, p permit, try bool) error
 	words() *words
 }
@@ -32,7 +32,7 @@ type locks interface {
 type words struct {
 	process   string // what a pid is one of
 	from      string // what leads to the host
-	byList    string // behind those of whom nothing but the pid is known
+	byList    string // behind processes with nothing but the pid known
 	nobody    string // nothing is known
 	advice    func(lock.Status) []string
 	lost      string // what is seen of a loss
@@ -62,15 +62,10 @@ func (f files) at(path string) lock.File {
 
 func (f files) acquire(ctx context.Context, names []string, shared, try bool) ([]hold, error) {
 	acquire := lock.AcquireAll
-	switch {
-	case try || slices.ContainsFunc(names, isObstacle):
+	if try || slices.ContainsFunc(names, isObstacle) {
 		acquire = lock.TryAcquireAll
-		if shared {
-			acquire = lock.TryAcquireAllShared
-		}
-	case shared:
-		acquire = lock.AcquireAllShared
 	}
+	f.Shared = shared
 	var all []lock.File
 	for _, path := range names {
 		all = append(all, f.at(path))
@@ -99,7 +94,7 @@ func (f files) inspect(ctx context.Context, name string) (lock.Status, error) {
 	return f.at(name).Inspect(ctx)
 }
 
-func (f files) refusal(_ context.Context, e *lock.ErrLocked) lock.Status { return refusal(e) }
+func (f files) refusal(_ context.Context, e *lock.LockedError) lock.Status { return e.Status }
 
 // isOurs: a holder with this pid in another container is taken for this process, and only
 // not told of.

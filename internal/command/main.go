@@ -125,8 +125,8 @@ type command struct {
 	help     string // what follows the synopsis
 	database databaseHelp
 	do       func(a *app, args []string) int
-	// direct: standard output is not buffered, as it is handed to a child, or
-	// read by someone who waits for each line.
+	// direct: standard output is not buffered, as it is handed to a child, or its reader waits
+	// for each line.
 	direct bool
 }
 

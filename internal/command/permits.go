@@ -14,19 +14,20 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/permits"
 )
 
 // permitVar is the number of the command's permit, in its environment.
 const permitVar = "HOLDFAST_PERMIT"
 
-// Whoever waits for a permit waits for all of them, with a descriptor, or a connection, each.
+// A waiter for a permit waits for all of them, with a descriptor, or a connection, each.
 const (
 	maxPermits         = 1000
 	maxDatabasePermits = 20
 )
 
-// permitLocks are those of a call that is to have one of so many permits of its lock.
+// permitLocks are the locks of a call that is to have one of so many permits of its lock.
 type permitLocks struct {
 	locks
 	size int
@@ -104,24 +105,30 @@ func asHold(h *lock.FileHold, err error) (lock.Hold, error) {
 	return h, nil
 }
 
+func (f permitFiles) Inspect(ctx context.Context, key lock.Key) (lock.Status, error) {
+	file, _ := f.At(key)
+	status, err := file.Inspect(ctx)
+	status.Key = key
+	return status, err
+}
+
 // List yields the permits.
-func (f permitFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) {
+func (f permitFiles) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
 		all, err := f.permits(ctx)
 		for _, p := range all {
-			for _, e := range p.Entries(permits.Key(f.gate, p.Number)) {
-				if !yield(e, nil) {
-					return
-				}
+			p.Key = permits.Key(f.gate, p.Number)
+			if !yield(p.Status, nil) {
+				return
 			}
 		}
 		if err != nil {
-			yield(lock.Entry{}, err)
+			yield(lock.Status{}, err)
 		}
 	}
 }
 
-// permit is one that somebody has.
+// permit is a permit that is held.
 type permit struct {
 	Number int `json:"number"`
 	lock.Status
@@ -146,8 +153,11 @@ func (f permitFiles) permits(ctx context.Context) (all []permit, err error) {
 	return out(all), errors.Join(errs...)
 }
 
-// numbers are those of which there may be a permit, as far as the names in the folder tell: all
-// of them if it can't be listed, or has so many files that to look for each is faster.
+// permitInfix is in the name of each permit's file.
+const permitInfix = ".permit-"
+
+// numbers are the numbers of permits that may be held, as far as the names in the folder tell:
+// all of them if it can't be listed, or has so many files that to look for each is faster.
 func (f permitFiles) numbers() (all []int) {
 	folder, err := os.Open(cmp.Or(f.folder, "."))
 	var names []string
@@ -163,11 +173,11 @@ func (f permitFiles) numbers() (all []int) {
 	}
 	for _, name := range names {
 		// The rest of the name may have another form, where the filesystem ignores case.
-		at := strings.LastIndex(name, ".permit-")
+		at := strings.LastIndex(name, permitInfix)
 		if at < 0 {
 			continue
 		}
-		digits, _, _ := strings.Cut(name[at+len(".permit-"):], ".")
+		digits, _, _ := strings.Cut(name[at+len(permitInfix):], ".")
 		if number, err := strconv.Atoi(digits); err == nil && number >= 1 && number <= maxPermits {
 			all = append(all, number)
 		}
@@ -181,10 +191,10 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// out are those of some permits that can't be had.
+// out are those of some permits that are not free.
 func out(all []permit) []permit {
 	return slices.DeleteFunc(all, func(p permit) bool {
-		return p.State == "" || p.State == lock.StateFree || p.State == lock.StateDead
+		return p.State == "" || p.State == evidence.Free || p.State == evidence.Dead
 	})
 }
 
@@ -214,12 +224,12 @@ func (d *database) permits(ctx context.Context, name string) (all []permit, err 
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	seen := false
-	for status, err := range statuses(d.List(ctx)) {
+	for status, err := range d.List(ctx) {
 		if err != nil && !seen { // what may not be seen of some sessions comes as an error behind all locks
 			return nil, err
 		}
 		seen = true
-		if number := permits.Number(keyOf(name), keyOf(status.Path)); err == nil && number > 0 {
+		if number := permits.Number(keyOf(name), status.Key); err == nil && number > 0 {
 			all = append(all, permit{number, status})
 		}
 	}
@@ -251,14 +261,14 @@ func (o *runOptions) wrongPermits(text string) (wrong string) {
 	return wrong
 }
 
-// noPermit says why a permit could not be had.
-func (a *app) noPermit(o runOptions, at locks, err error, locked *lock.ErrLocked) int {
+// noPermit says why a permit could not be acquired.
+func (a *app) noPermit(o runOptions, at locks, err error, locked *lock.LockedError) int {
 	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
 	defer cancel()
 	gate := visible(o.locks[0])
 	switch {
 	case errors.Is(err, lock.ErrReentrant):
-		a.say(fmt.Sprintf("%s is held by a process that has started this one; a second permit of %s is refused, as two who each wait for one would wait for each other; %s", visible(locked.Path), gate, o.undone))
+		a.say(fmt.Sprintf("%s is held by a process that has started this one; a permit of %s is refused here, as two who each wait for one would wait for each other; %s", visible(locked.Path), gate, o.undone))
 		return o.conflict
 	case errors.Is(err, lock.ErrTimeout):
 		a.say(fmt.Sprintf("no permit of %s came free in %s; %s", gate, o.timeout, o.undone))
@@ -270,14 +280,14 @@ func (a *app) noPermit(o runOptions, at locks, err error, locked *lock.ErrLocked
 	if err != nil {
 		a.more(oneLine(err))
 	}
-	if status, err := at.inspect(ctx, o.locks[0]); err == nil && status.State != lock.StateFree && status.State != lock.StateDead {
+	if status, err := at.inspect(ctx, o.locks[0]); err == nil && status.State != evidence.Free && status.State != evidence.Dead {
 		_, who := at.words().holder(status)
 		a.more("before us " + who)
 	}
 	return o.conflict
 }
 
-// describePermits says who has which.
+// describePermits names the holder of each.
 func (words *words) describePermits(w io.Writer, all []permit) {
 	for _, p := range all {
 		_, who := words.holder(p.Status)
@@ -288,7 +298,8 @@ func (words *words) describePermits(w io.Writer, all []permit) {
 	}
 }
 
-// tellPermits says, once, who has the permits that we wait for: for one of them, or for all.
+// tellPermits names, once, the holders of the permits that we wait for: for one of them, or for
+// all.
 func (a *app) tellPermits(ctx context.Context, w *waitNotice) {
 	if w.toldPermits {
 		return

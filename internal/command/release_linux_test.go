@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -43,7 +44,7 @@ func init() {
 }
 
 // forge writes a claim over a lock file by hand, and has its kernel lock, as an attacker can.
-func forge(t *testing.T, path string, claim lock.LockInfo) {
+func forge(t *testing.T, path string, claim evidence.Claim) {
 	t.Helper()
 	line, err := json.Marshal(claim)
 	testkit.Check(t, err)
@@ -57,10 +58,10 @@ func forge(t *testing.T, path string, claim lock.LockInfo) {
 }
 
 // claimOf is one that names a process, as a session's keeper.
-func claimOf(t *testing.T, p platform.Process) lock.LockInfo {
+func claimOf(t *testing.T, p platform.Process) evidence.Claim {
 	t.Helper()
 	host := platform.ThisHost()
-	return lock.LockInfo{PID: p.PID, CreatedAt: time.Now(), OwnerPID: os.Getpid(), Nonce: "N0NCE", Hostname: host.Name, BootID: host.BootID,
+	return evidence.Claim{PID: p.PID, CreatedAt: time.Now(), OwnerPID: os.Getpid(), Nonce: "N0NCE", Hostname: host.Name, BootID: host.BootID,
 		PIDNamespace: p.PIDNamespace, TimeNamespace: p.TimeNamespace, Start: p.Start, PIDFD: p.PIDFD}
 }
 
@@ -77,19 +78,19 @@ func TestRelease_NoKeeper(t *testing.T) {
 		wantText(t, stderr, says)
 	}
 	for name, test := range map[string]struct {
-		change func(*lock.LockInfo)
+		change func(*evidence.Claim)
 		code   int
 		says   string
 	}{
-		"no session":  {func(c *lock.LockInfo) { c.OwnerPID = 0 }, exitError, "has the lock for itself"},
-		"no keeper":   {func(c *lock.LockInfo) {}, exitError, "is no keeper that"},
-		"other nonce": {func(c *lock.LockInfo) { c.Nonce = "OTHER" }, exitEnded, "no session N0NCE has this lock"},
-		"other boot":  {func(c *lock.LockInfo) { c.BootID = "b" }, exitError, "is on another host"},
-		"began later": {func(c *lock.LockInfo) {
+		"no session":  {func(c *evidence.Claim) { c.OwnerPID = 0 }, exitError, "has the lock for itself"},
+		"no keeper":   {func(c *evidence.Claim) {}, exitError, "is no keeper that"},
+		"other nonce": {func(c *evidence.Claim) { c.Nonce = "OTHER" }, exitEnded, "no session N0NCE has this lock"},
+		"other boot":  {func(c *evidence.Claim) { c.BootID = "b" }, exitError, "is on another host"},
+		"began later": {func(c *evidence.Claim) {
 			*c = claimOf(t, keeper.keeper)
 			c.Start, c.PIDFD = c.Start-1, 0
 		}, exitEnded, "no session N0NCE has this lock"},
-		"has that pid by now": {func(c *lock.LockInfo) {
+		"has that pid by now": {func(c *evidence.Claim) {
 			*c = claimOf(t, keeper.keeper)
 			c.Start, c.PIDFD = c.Start-1, c.PIDFD+1
 		}, exitEnded, "no session N0NCE has this lock"},
@@ -126,7 +127,7 @@ func TestRelease_NoKeeper(t *testing.T) {
 			t.Fatal(holder.output())
 		}
 		refused(t, path, holder.lines.Text(), exitError, "is no keeper that")
-		if status, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || status.State != lock.StateHeld {
+		if status, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || status.State != evidence.Held {
 			t.Errorf("it is %+v (%v)", status, err)
 		}
 	})

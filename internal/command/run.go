@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // runOptions is what a call of "holdfast run" asks for.
@@ -23,8 +24,8 @@ type runOptions struct {
 	conflict int
 	// close keeps the lock from the command: it is holdfast's alone.
 	close bool
-	// nested runs the command under the hold of a process above, where this one has the lock
-	// from there.
+	// nested runs the command under the hold of a process above, if this one has the lock from
+	// there.
 	nested   bool
 	killTree bool
 	grace    time.Duration
@@ -37,7 +38,7 @@ type runOptions struct {
 	permits  int      // of the lock; 0: it is not shared out
 	locks    []string // LOCK, and what -also names
 	command  []string
-	undone   string // what is said not to have been done, if the lock can't be had
+	undone   string // what is said not to have been done, if the lock can't be acquired
 }
 
 func (a *app) run(args []string) int {
@@ -60,7 +61,7 @@ func (a *app) run(args []string) int {
 	if o.permits > 0 {
 		at = permitLocks{at, o.permits}
 	}
-	// From here on a signal must not end us before the lock is let go.
+	// From here on a signal must not end us before the lock is released.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, runSignals()...)
 	defer signal.Stop(signals)
@@ -98,7 +99,7 @@ func (o *runOptions) acquire(ctx context.Context, at locks) ([]hold, error) {
 		return at.acquire(ctx, o.locks, o.shared, true)
 	}
 	held, err := at.acquire(limited, o.locks, o.shared, false)
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if err != nil && !errors.As(err, &locked) && limited.Err() != nil && ctx.Err() == nil {
 		// The limit had passed before the look at one of them. As for AcquireWithin, what is
 		// free needs no time.
@@ -119,8 +120,8 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Acquire goes on beside us, and signals and notices are handled here, one at a time.
-	// So no message can follow the news that it contradicts.
+	// Acquire goes on beside us. Signals and notices are handled here, one at a time, so no
+	// message can follow the news that it contradicts.
 	results := make(chan result, 1)
 	begin := func(o runOptions) context.CancelFunc {
 		ctx, giveUp := context.WithCancel(ctx)
@@ -156,13 +157,13 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 				suspend(s)
 				continue
 			}
-			// The first who waits for a permit has the gate, and would keep back all others.
+			// The first waiter for a permit has the gate, and would keep back all others.
 			giveUp()
 			r := <-results
 			suspend(s)
 			if errors.Is(r.err, context.Canceled) {
 				giveUp = begin(o.after(time.Since(began)))
-			} else { // it had come just then
+			} else { // it has come just now
 				results <- r
 			}
 		case r := <-results:
@@ -185,7 +186,7 @@ type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return s.String() }
 
-// gaveUp finishes a wait that a signal ended, or something else. The locks may have come
+// gaveUp finishes a wait that a signal, or something else, has ended. The locks may have come
 // just then.
 func (a *app) gaveUp(o runOptions, held []hold, why error) int {
 	a.giveBack(held)
@@ -197,7 +198,7 @@ func (a *app) gaveUp(o runOptions, held []hold, why error) int {
 }
 
 // giveBack releases locks under which nothing was done, so that the next holder learns of the
-// one that did something before.
+// last one with work done.
 func (a *app) giveBack(held []hold) {
 	for _, h := range slices.Backward(held) {
 		var err error
@@ -212,9 +213,9 @@ func (a *app) giveBack(held []hold) {
 	}
 }
 
-// taken says why the lock could not be had, if so.
+// taken says why the lock could not be acquired, if so.
 func (a *app) taken(o runOptions, at locks, err error) int {
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	switch {
 	case err == nil:
 		return exitOK
@@ -270,15 +271,15 @@ type waitNotice struct {
 	toldPermits bool
 }
 
-// holding tells one holding of a lock from another. RenewedAt is no part of it, as a living
-// holder changes it.
+// holding tells one holding of a lock from another. It leaves out RenewedAt, which a living
+// holder changes.
 type holding struct {
 	pid     int
 	created int64
 	nonce   string
 }
 
-// tellWait says who holds the lock we wait for, if that is news.
+// tellWait names the holder of the lock we wait for, if that is news.
 func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	if w.permits {
 		a.tellPermits(ctx, w)
@@ -290,7 +291,7 @@ func (a *app) tellWait(ctx context.Context, w *waitNotice) {
 	switch {
 	case err != nil: // it is Acquire's to tell
 		return
-	case status.State == lock.StateFree, status.State == lock.StateDead, w.at.isOurs(status):
+	case status.State == evidence.Free, status.State == evidence.Dead, w.at.isOurs(status):
 		a.tellPermits(ctx, w) // if it is not for those, we are about to have it, or somebody is
 		return
 	}

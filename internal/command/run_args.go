@@ -16,9 +16,8 @@ import (
 )
 
 // The command line of run is LOCK, and behind it the command. A command has words of its own,
-// "--" among them, and one of its words that was taken for a lock would have the rest of it run
-// here: of "kubectl exec pod -- rm", rm. So there is one LOCK, and all that follows is the
-// command's.
+// "--" among them. If one of these were taken for a lock, the rest would run here: of "kubectl
+// exec pod -- rm", rm. So there is one LOCK, and all that follows is the command's.
 
 func (a *app) parseRun(args []string) (o runOptions, code int, ok bool) {
 	flags := newFlags("run")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -129,6 +130,34 @@ func TestRunWhoseLockFileIsTaken(t *testing.T) {
 	}
 }
 
+// late is where locks are looked at when the time for that is over.
+type late struct {
+	locks
+	err error // of a try
+}
+
+func (l late) acquire(ctx context.Context, _ []string, _, try bool) ([]hold, error) {
+	if try {
+		return nil, l.err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRunLate: a limit that had passed before the look is told of like one that passed in the wait.
+func TestRunLate(t *testing.T) {
+	o := runOptions{timed: true, timeout: 1}
+	_, err := o.acquire(t.Context(), late{err: &lock.LockedError{}})
+	var locked *lock.LockedError
+	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) || locked.Waited != o.timeout {
+		t.Errorf("error is %v", err)
+	}
+	_, err = o.acquire(t.Context(), late{err: &lock.LockedError{Status: lock.Status{}, Cause: lock.ErrReentrant}})
+	if !errors.Is(err, lock.ErrReentrant) || errors.Is(err, lock.ErrTimeout) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 // TestRunAfter: a wait that begins anew has what is left of its time, and no more.
 func TestRunAfter(t *testing.T) {
 	o := runOptions{timed: true, timeout: time.Minute}
@@ -165,7 +194,7 @@ type fakeHold struct {
 func (h *fakeHold) Path() string                            { return "/fake" }
 func (h *fakeHold) Fence() (int64, error)                   { return 1, nil }
 func (h *fakeHold) Lost() <-chan struct{}                   { return h.lost }
-func (h *fakeHold) Attach(*exec.Cmd) error                  { return lock.ErrUnsupported }
+func (h *fakeHold) Attach(*exec.Cmd) error                  { return errors.ErrUnsupported }
 func (h *fakeHold) Environ(env []string) []string           { return env }
 func (h *fakeHold) LeaveToChildren() (bool, error)          { return false, h.release }
 func (h *fakeHold) Predecessor() (*lock.Predecessor, error) { return nil, nil }

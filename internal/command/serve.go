@@ -53,9 +53,9 @@ func (a *app) serve(args []string) int {
 			return code
 		}
 		defer d.Close()
-		all = append(all, monitor.Engine{Name: d.Name(), Lister: d, Next: databaseAdvice})
+		all = append(all, monitor.Engine{Name: d.Name(), Lister: d.Database, Next: databaseAdvice})
 	}
-	// Signals are caught before it listens: whoever has read the address may end it.
+	// Signals are caught before it listens: a reader of the address may end it.
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
 	l, err := listen(ctx, *addr)
@@ -167,9 +167,9 @@ func (w sayWriter) Write(message []byte) (int, error) {
 }
 
 // localOnly refuses requests that are meant for another host. A page from anywhere can have
-// its own name resolve to this machine, and the browser would then let it read what it
-// finds here. But the Host header still has that name. The port is not looked at: a tunnel
-// may have another.
+// its own name resolve to this machine, and the browser would then let it read everything
+// here. But the Host header still has that name. The port is not looked at: a tunnel may have
+// another.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {
@@ -192,24 +192,17 @@ func isLocal(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// lockFiles lists the lock files below a folder, whoever named them, under their
+// lockFiles lists the lock files below a folder, whatever named them, under their
 // paths: the folder is the space.
 type lockFiles struct{ dir string }
 
-// List yields the locks that somebody has, or died holding, and their waiters.
-func (f lockFiles) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) {
+// List yields the locks; a free one gives no line.
+func (f lockFiles) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
 		for status, err := range lock.List(ctx, f.dir) {
-			if err != nil {
-				if !yield(lock.Entry{}, err) {
-					return
-				}
-				continue
-			}
-			for _, e := range status.Entries(f.key(status.Path)) {
-				if !yield(e, nil) {
-					return
-				}
+			status.Key = f.key(status.Path)
+			if !yield(status, err) {
+				return
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
-	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 	"github.com/holdfast-go/holdfast/platform"
 )
@@ -89,7 +89,7 @@ func TestServe(t *testing.T) {
 	}
 	for i, want := range []struct {
 		engine, space, name string
-		state               lock.State
+		state               evidence.State
 		app                 string
 	}{
 		{dir, "a/b", "dead.lock", "dead", "the holder"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -88,11 +89,11 @@ func (a *app) endSession(ctx context.Context, file lock.File, nonce string) int 
 
 // hasNonce reports whether a lock is held by a claim with this nonce, or may be.
 func hasNonce(s lock.Status, nonce string) bool {
-	return s.Info != nil && s.Info.Nonce == nonce && (s.State == lock.StateHeld || s.State == lock.StateUnknown)
+	return s.Info != nil && s.Info.Nonce == nonce && (s.State == evidence.Held || s.State == evidence.Unknown)
 }
 
-// sessionKeeper is a process that is proven to be the keeper of a session. Its pid is
-// nobody else's until close, where the system can say so.
+// sessionKeeper is a process that is proven to be the keeper of a session. Where the system
+// can promise that, its pid is nobody else's until close.
 type sessionKeeper struct {
 	process *os.Process
 	exit    *platform.Exit
@@ -106,11 +107,11 @@ func (k *sessionKeeper) close() {
 // findKeeper returns the keeper that a claim names. The error is os.ErrProcessDone if it has
 // ended.
 //
-// The process is opened first (a pidfd, a handle), and proven afterwards: it had the pid at a
-// time when the keeper, which had the pid before and has it still, was alive. So the two are
-// one. Where the system has nothing to open, and tells nothing of a process but that its pid is
-// in use (macOS, the BSDs), the claim and its kernel lock are the proof.
-func findKeeper(ctx context.Context, file lock.File, claim *lock.LockInfo) (k *sessionKeeper, err error) {
+// The process is opened first (a pidfd, a handle), and proven afterwards. It had the pid while
+// the keeper was alive; the keeper had the pid before and has it still. So the two are one.
+// Where the system has nothing to open, and tells only that a pid is in use (macOS, the BSDs),
+// the claim and its kernel lock are the proof.
+func findKeeper(ctx context.Context, file lock.File, claim *evidence.Claim) (k *sessionKeeper, err error) {
 	self, host := platform.Self(), platform.ThisHost()
 	switch {
 	case claim.OwnerPID == 0:
@@ -146,7 +147,7 @@ func findKeeper(ctx context.Context, file lock.File, claim *lock.LockInfo) (k *s
 		return nil, err
 	case alive == platform.Gone, alive == platform.Replaced, !hasNonce(now, claim.Nonce):
 		return nil, os.ErrProcessDone
-	case alive != platform.Alive && (alive != platform.Exists || now.State != lock.StateHeld):
+	case alive != platform.Alive && (alive != platform.Exists || now.State != evidence.Held):
 		return nil, fmt.Errorf("it can't be told whether pid %d is its keeper", claim.PID)
 	case !mayBeKeeper(claim.PID):
 		return nil, fmt.Errorf("pid %d is no keeper that \"holdfast hold\" has started", claim.PID)
@@ -163,8 +164,7 @@ func (a *app) over(file lock.File, nonce string) int {
 	return a.noSession(status, nonce)
 }
 
-// noSession says that no session of that nonce has the lock: it has ended, or there never was
-// one.
+// noSession says that no session of that nonce has the lock: it has ended, or never was.
 func (a *app) noSession(status lock.Status, nonce string) int {
 	found := fmt.Sprintf("(%s: %s)", visible(status.Path), status.State)
 	ended := status.Info != nil && status.Info.Nonce == nonce || status.Last != nil && status.Last.Info.Nonce == nonce
@@ -173,7 +173,7 @@ func (a *app) noSession(status lock.Status, nonce string) int {
 	} else {
 		a.say("no session " + nonce + " has this lock " + found + ": it has ended, or there never was one")
 	}
-	if status.State != lock.StateFree || ended {
+	if status.State != evidence.Free || ended {
 		fileWords.describe(a.stderr, status)
 	}
 	return exitEnded

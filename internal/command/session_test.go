@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -186,14 +187,14 @@ func TestHold_End(t *testing.T) {
 	for name, test := range map[string]struct {
 		end      func(t *testing.T, s *aSession, owner *process)
 		how      lock.End
-		evidence lock.Evidence // any, if that depends on the system
+		evidence evidence.Evidence // any, if that depends on the system
 		any      bool
 	}{
 		"release": {func(t *testing.T, s *aSession, _ *process) {
 			wantCode(t, exitOK, "release", s.Path, s.Nonce)
 		}, lock.EndReleased, "", false},
-		"owner killed": {func(t *testing.T, _ *aSession, owner *process) { owner.kill() }, lock.EndDied, lock.EvidenceOwnerEnded, false},
-		"owner done":   {func(t *testing.T, _ *aSession, owner *process) { owner.finish() }, lock.EndDied, lock.EvidenceOwnerEnded, false},
+		"owner killed": {func(t *testing.T, _ *aSession, owner *process) { owner.kill() }, lock.EndDied, evidence.OwnerEnded, false},
+		"owner done":   {func(t *testing.T, _ *aSession, owner *process) { owner.finish() }, lock.EndDied, evidence.OwnerEnded, false},
 		"keeper killed": {func(t *testing.T, s *aSession, _ *process) {
 			keeper, err := os.FindProcess(s.KeeperPID)
 			testkit.Check(t, err)
@@ -212,7 +213,7 @@ func TestHold_End(t *testing.T) {
 }
 
 // wantEnd: the next holder is told how a session ended.
-func wantEnd(t *testing.T, s *aSession, how lock.End, evidence lock.Evidence, any bool) {
+func wantEnd(t *testing.T, s *aSession, how lock.End, evidence evidence.Evidence, any bool) {
 	t.Helper()
 	stdout, _ := wantCode(t, exitOK, append([]string{"run", s.Path, "--"}, role(t, "predecessor")...)...)
 	var p lock.Predecessor

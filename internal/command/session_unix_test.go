@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -25,7 +26,7 @@ func TestHold_KeeperTold(t *testing.T) {
 		testkit.Check(t, syscall.Kill(s.KeeperPID, sig))
 		wantExit(t, s.keeper)
 		wantFile(t, path, false)
-		wantEnd(t, s, lock.EndDied, lock.EvidenceToldToEnd, false)
+		wantEnd(t, s, lock.EndDied, evidence.ToldToEnd, false)
 	}
 }
 

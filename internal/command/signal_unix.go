@@ -17,8 +17,8 @@ import (
 // holdfast must not die of it.
 //
 // SIGHUP stays ignored where it was so at the start (nohup). SIGINT does not: a shell
-// without job control has its background commands ignore it, but whoever sends it to
-// holdfast's pid wants it heard.
+// without job control has its background commands ignore it, but one that is sent to
+// holdfast's pid is meant to be heard.
 func caughtSignals() []os.Signal {
 	caught := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -34,7 +34,7 @@ func endsWait(s os.Signal) bool {
 }
 
 // runSignals are those that "holdfast run" catches: all that can be caught, as tini and
-// dumb-init do, so that whoever signals holdfast reaches the command. Not these:
+// dumb-init do, so that a signal to holdfast reaches the command. Not these:
 //
 //   - SIGCHLD is about our own children. SIGURG and SIGIO may be our own doing: Go's
 //     run-time interrupts its threads with SIGURG, and the kernel sends SIGIO for a

@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// status tells who holds a lock, and whether they live. The exit code answers as much as
-// the text, so that a script need not read it.
+// status names the holder of a lock, and says whether it lives. The exit code answers as much
+// as the text, so that a script need not read it.
 func (a *app) status(args []string) int {
 	flags := newFlags("status")
 	asJSON := flags.Bool("json", false, "")
@@ -40,20 +41,20 @@ func (a *app) status(args []string) int {
 	return stateCode(status.State)
 }
 
-// withPermits is a lock with those of its permits that somebody has.
+// withPermits is a lock with those of its permits that are held.
 type withPermits struct {
 	lock.Status
 	Permits []permit `json:"permits,omitempty"`
 }
 
 // stateCode never is 1: that is for failures, which must not pass for an answer.
-func stateCode(s lock.State) int {
+func stateCode(s evidence.State) int {
 	switch s {
-	case lock.StateFree:
+	case evidence.Free:
 		return exitOK
-	case lock.StateHeld:
+	case evidence.Held:
 		return exitHeld
-	case lock.StateDead:
+	case evidence.Dead:
 		return exitDead
 	}
 	return exitUnknown

@@ -90,7 +90,7 @@ func unknownFlag(flags *flag.FlagSet, err error) string {
 	return nearest(name, names)
 }
 
-// duration adds a flag for a span of time. Its errors help people who forget the unit.
+// duration adds a flag for a span of time. Its errors help if the unit was forgotten.
 func duration(flags *flag.FlagSet, p *time.Duration, name string) {
 	flags.Func(name, "", func(text string) (err error) {
 		*p, err = span(text)

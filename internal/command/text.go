@@ -8,28 +8,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// visible makes a text from outside (a lock file, a path) fit for a terminal:
-// what does not print, a line break included, comes as an escape of Go. Whoever
-// can write a lock file could otherwise write to the terminal of whoever looks at
-// it: move the cursor, turn the text around, or fake our own messages.
-func visible(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
-			b.WriteString(s[:size])
-		} else {
-			quoted := strconv.Quote(s[:size])
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		s = s[size:]
-	}
-	return b.String()
-}
+// visible makes a text from outside (a lock file, a path) fit for a terminal.
+func visible(s string) string { return plainjson.Text(s) }
 
 // lines puts those of an error into one. Those behind a heading are indented.
 var lines = strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ")
@@ -54,9 +40,9 @@ func shorten(s string, n int) string {
 	return s[:end] + cut
 }
 
-// shellWord quotes a word so that it can be pasted into a shell: what it holds
-// may come from a lock file that someone wrote to have it pasted. It returns
-// false for what can't be shown and pasted as it is.
+// shellWord quotes a word so that it can be pasted into a shell: it may come from a lock file
+// that was written to have it pasted. It returns false for a word that can't be shown and
+// pasted as it is.
 func shellWord(s string) (string, bool) {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
 	switch {
@@ -83,7 +69,7 @@ func ago(age time.Duration) string {
 	return fmt.Sprintf("%dd%dh", age/day, age%day/time.Hour)
 }
 
-func (words *words) who(h *lock.LockInfo) string {
+func (words *words) who(h *evidence.Claim) string {
 	if h == nil {
 		return words.nobody
 	}
@@ -106,8 +92,8 @@ func (words *words) who(h *lock.LockInfo) string {
 	return text
 }
 
-// describe writes what is known of a lock, and what to do about it: who, since
-// when, why they are believed to be alive or dead, and what next.
+// describe writes what is known of a lock, and what to do about it: the holder, since when,
+// why it is believed to be alive or dead, and what next.
 func (words *words) describe(w io.Writer, s lock.Status) {
 	words.describeWith(w, s, words.advice(s))
 }
@@ -115,9 +101,9 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 // describeWith is describe with another answer to what next.
 func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
 	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
-	if s.Evidence == evidencePermits { // who has them is told below
+	if s.Evidence == evidencePermits { // the holders are told below
 		next = []string{"wait for those who have them: the lock is free when all are given back"}
-	} else if s.State != lock.StateFree {
+	} else if s.State != evidence.Free {
 		line(words.holder(s))
 		if s.Gone != nil {
 			line("since", since(s.Gone))
@@ -128,7 +114,7 @@ func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
 				line("in", visible(shorten(s.Info.Dir, 300)))
 			}
 		}
-		if s.NotPermitted && s.Evidence != lock.EvidenceNotPermitted {
+		if s.NotPermitted && s.Evidence != evidence.NotPermitted {
 			line("claim", "not permitted to read it")
 		}
 		if s.Note != "" {
@@ -144,8 +130,8 @@ func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
 	if s.Fence != 0 {
 		line("fence", fenced(s.Fence))
 	}
-	why := map[lock.State]string{
-		lock.StateFree: "because", lock.StateHeld: "alive", lock.StateDead: "dead", lock.StateUnknown: "unclear",
+	why := map[evidence.State]string{
+		evidence.Free: "because", evidence.Held: "alive", evidence.Dead: "dead", evidence.Unknown: "unclear",
 	}
 	line(why[s.State], visible(string(s.Evidence)))
 	for i, text := range next {
@@ -156,7 +142,7 @@ func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
 	}
 }
 
-// holder says who has a lock that is not free, and what they are.
+// holder describes the holder of a lock that is not free.
 func (words *words) holder(s lock.Status) (what, text string) {
 	switch {
 	case s.Gone != nil:
@@ -171,7 +157,7 @@ func (words *words) holder(s lock.Status) (what, text string) {
 	return "holder", words.who(s.Info)
 }
 
-func since(h *lock.LockInfo) string { return moment(h.CreatedAt) }
+func since(h *evidence.Claim) string { return moment(h.CreatedAt) }
 
 func moment(t time.Time) string {
 	return fmt.Sprintf("%s (%s)", t.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(t)))
@@ -206,7 +192,7 @@ func ended(p *lock.Predecessor) string {
 	return text
 }
 
-// gone names a holder who has gone, and the processes that still have the lock.
+// gone names a holder that has gone, and the processes that still have the lock.
 func gone(s lock.Status) string {
 	holder := "pid " + strconv.Itoa(s.Gone.PID)
 	if s.Gone.Cmd != "" {
@@ -255,29 +241,29 @@ func (words *words) processes(all []lock.Process) string {
 // advice says what a person can do about a lock file.
 func advice(s lock.Status) []string {
 	switch {
-	case s.State == lock.StateFree:
+	case s.State == evidence.Free:
 		return nil
-	case s.State == lock.StateDead:
+	case s.State == evidence.Dead:
 		return []string{"nothing needs to be done: whoever acquires the lock next takes it over, if the file can be removed"}
-	case s.Evidence == lock.EvidenceBeingReclaimed:
+	case s.Evidence == evidence.BeingReclaimed:
 		return []string{"wait a moment, and look again; if no process is at work on the lock, remove the marker:", "  " + s.Path + ".reclaim"}
-	case s.State == lock.StateHeld && len(s.Processes) == 1 && s.Processes[0].Stopped:
+	case s.State == evidence.Held && len(s.Processes) == 1 && s.Processes[0].Stopped:
 		return []string{fmt.Sprintf("have it go on (kill -CONT %d), or end it: the lock is free the moment it is gone", s.Processes[0].PID)}
 	case s.Gone != nil && len(s.Processes) > 1:
 		return []string{"wait for them, or end them: the lock is free the moment the last one has gone"}
-	case s.State == lock.StateHeld && s.Shared && len(s.Processes) != 1:
+	case s.State == evidence.Held && s.Shared && len(s.Processes) != 1:
 		return []string{"wait for them: the lock is free when the last reader has left"}
-	case s.State == lock.StateHeld && s.Info == nil && len(s.Processes) == 0:
+	case s.State == evidence.Held && s.Info == nil && len(s.Processes) == 0:
 		return []string{"wait for it: the lock is free the moment its holder is gone"}
-	case s.State == lock.StateHeld && releaseCommand(s) != "":
+	case s.State == evidence.Held && releaseCommand(s) != "":
 		return []string{"wait for it, or end the session: the lock is free the moment its owner is gone, or by", "  " + releaseCommand(s)}
-	case s.State == lock.StateHeld:
+	case s.State == evidence.Held:
 		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
-	case s.Evidence == lock.EvidenceNotALockFile:
+	case s.Evidence == evidence.NotALockFile:
 		return []string{"what lies at that path is not holdfast's to remove; if nothing uses it, move it away"}
-	case s.Evidence == lock.EvidenceNotPermitted:
+	case s.Evidence == evidence.NotPermitted:
 		return []string{"ask who owns the file, or root"}
-	case s.Evidence == lock.EvidenceLeased:
+	case s.Evidence == evidence.Leased:
 		return []string{"wait for the process that has the lease, or end it"}
 	}
 	if force := forceCommand(s); force != "" {
@@ -286,8 +272,8 @@ func advice(s lock.Status) []string {
 	return []string{"if you know that its holder is gone, and nothing else uses the file, remove it by hand"}
 }
 
-// insteadOfWaiting says what a person can do about a lock that a process above has, which would
-// be waited for in vain.
+// insteadOfWaiting says what a person can do about a lock that a process above has: to wait for
+// it would be in vain.
 func insteadOfWaiting(s lock.Status) []string {
 	if s.Info == nil || s.Info.OwnerPID == 0 {
 		return []string{"take another lock, or none: that process has this one while this command lasts"}
@@ -302,7 +288,7 @@ func insteadOfWaiting(s lock.Status) []string {
 // forceCommand is the call that would break this lock for certain; "" if there is
 // none.
 func forceCommand(s lock.Status) string {
-	if s.Info == nil || s.Info.Nonce == "" || s.Evidence == lock.EvidenceKernelLockHeld {
+	if s.Info == nil || s.Info.Nonce == "" || s.Evidence == evidence.KernelLockHeld {
 		return ""
 	}
 	nonce, ok := shellWord(s.Info.Nonce)
@@ -323,9 +309,4 @@ func releaseCommand(s lock.Status) string {
 		return ""
 	}
 	return "holdfast release " + path + " " + s.Info.Nonce
-}
-
-// refusal is what an *ErrLocked knows, in the form of a status.
-func refusal(e *lock.ErrLocked) lock.Status {
-	return lock.Status{Path: e.Path, State: e.State, Evidence: e.Evidence, Info: e.Info, Gone: e.Gone, Shared: e.Shared, Processes: e.Processes, Note: e.Note, NotedAt: e.NotedAt}
 }

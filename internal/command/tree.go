@@ -16,9 +16,9 @@ import (
 // it have ended.
 //
 // A control group (cgroup.kill, Linux 5.14) would end them all by one write, also those that
-// we may not signal. But an ordinary user may seldom make one, so that this would be needed
-// all the same. And it would find nobody else: nobody leaves the tree, as whoever adopts an
-// orphan (prctl(2), PR_SET_CHILD_SUBREAPER) is one above it, so in the tree, or is us.
+// we may not signal. But an ordinary user may seldom make one, so this would be needed all the
+// same. And it would find no further process: none leaves the tree, as an orphan is adopted
+// (prctl(2), PR_SET_CHILD_SUBREAPER) by a process above it, in the tree, or by us.
 type tree struct {
 	command  int
 	grace    time.Duration
@@ -31,7 +31,7 @@ type tree struct {
 // killPatience is how long SIGKILL may take.
 const killPatience = 10 * time.Second
 
-// lookAgain is when to look again though nobody is known to have ended: a look may miss a
+// lookAgain is when to look again though no process is known to have ended: a look may miss a
 // process whose parent ends meanwhile.
 const lookAgain = time.Second
 
@@ -79,8 +79,8 @@ func (t *tree) look() (alive []int) {
 }
 
 // end ends all descendants, once the command has ended. A signal that would end us has them
-// killed at once. all is false if some are left, of which it returns those that it sees: we
-// may not signal them, or even SIGKILL does not end them soon, or they go on too fast.
+// killed at once. If some are left, all is false, and end returns those that it sees. Some may
+// be left as we may not signal them, SIGKILL does not end them soon, or they go on too fast.
 //
 // A process that starts another and ends, again and again, may be seen by no look. But the
 // kernel makes each orphan our child, and knows whether there is any.

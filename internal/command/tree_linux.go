@@ -94,9 +94,9 @@ func endDescendant(pid int, kill bool) bool {
 	return true
 }
 
-// isBelow climbs from a process to this one. If somebody on the way has ended, and is not
-// there any more, all below it have another parent by then: so it climbs anew. (Somebody who
-// is never there is hidden.)
+// isBelow climbs from a process to this one. If a process on the way has ended, and is not
+// there any more, all below it have another parent by then: so it climbs anew. (One that is
+// never there is hidden.)
 func isBelow(self, pid int, parentOf func(pid int) (parent int, ended, ok bool)) bool {
 	ancestor := pid
 	for anew := 0; anew < 100; {
@@ -119,8 +119,8 @@ func isBelow(self, pid int, parentOf func(pid int) (parent int, ended, ok bool))
 func bury(pid int) { _, _ = syscall.Wait4(pid, nil, syscall.WNOHANG|syscall.WALL, nil) }
 
 // haveChildren buries all children that have ended, and reports whether there are others. If
-// not, we have no descendant: whoever loses its parent becomes our child. It is for when the
-// command has been waited for.
+// not, we have no descendant: a process that loses its parent becomes our child. It is for when
+// the command has been waited for.
 func haveChildren() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|syscall.WALL, nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // waitOptions is what a call of "holdfast wait" asks for.
@@ -102,7 +103,7 @@ func awaitWhole(ctx context.Context, file lock.File) error {
 		return err
 	}
 	err := withoutPermits(ctx, files{}, []string{file.Path}, false)
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if err != nil && !errors.As(err, &locked) && errors.Is(err, context.DeadlineExceeded) {
 		return withoutPermits(context.Background(), files{}, []string{file.Path}, true)
 	}
@@ -114,13 +115,13 @@ func awaitWhole(ctx context.Context, file lock.File) error {
 func awaitFree(ctx context.Context, file lock.File) error {
 	if !isObstacle(file.Path) {
 		err := file.AwaitFree(ctx)
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if err == nil || errors.As(err, &locked) || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 	}
 	s, err := file.Inspect(context.Background())
-	if err != nil || s.State == lock.StateFree || s.State == lock.StateDead {
+	if err != nil || s.State == evidence.Free || s.State == evidence.Dead {
 		return err
 	}
 	return asRefusal(s)
@@ -128,7 +129,7 @@ func awaitFree(ctx context.Context, file lock.File) error {
 
 // waited tells, for a lock that is not free, why the wait is over.
 func (a *app) waited(o waitOptions, err error) int {
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	var out *permitsOut
 	switch {
 	case err == nil:
@@ -140,7 +141,7 @@ func (a *app) waited(o waitOptions, err error) int {
 		return a.fail(err)
 	case errors.Is(err, lock.ErrReentrant):
 		a.say(visible(locked.Path) + " is held by a process that has started this one, and would be waited for in vain")
-		found := refusal(locked)
+		found := locked.Status
 		fileWords.describeWith(a.stderr, found, insteadOfWaiting(found))
 		return exitNotHad
 	case errors.Is(err, lock.ErrTimeout):
@@ -148,6 +149,6 @@ func (a *app) waited(o waitOptions, err error) int {
 	default:
 		a.say(visible(locked.Path) + " is locked")
 	}
-	fileWords.describe(a.stderr, refusal(locked))
+	fileWords.describe(a.stderr, locked.Status)
 	return exitNotHad
 }

@@ -59,10 +59,10 @@ func TestWaiters(t *testing.T) {
 func TestReadersAreNamed(t *testing.T) {
 	testkit.NeedsKernelList(t)
 	path := filepath.Join(t.TempDir(), "a.lock")
-	first, err := lock.File{Path: path}.TryAcquireShared(t.Context())
+	first, err := lock.File{Path: path, Shared: true}.TryAcquire(t.Context())
 	testkit.Check(t, err)
 	defer first.Release() // of a test that is skipped
-	second, err := lock.File{Path: path}.TryAcquireShared(t.Context())
+	second, err := lock.File{Path: path, Shared: true}.TryAcquire(t.Context())
 	testkit.Check(t, err)
 	defer second.Release()
 	if s, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || len(s.Processes) != 2 {

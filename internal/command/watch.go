@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // A look is what was found of the watched locks at one time.
@@ -19,14 +20,6 @@ type look struct {
 	at    time.Time
 	locks []lock.Status // each once
 	errs  []error       // of what could not be read
-}
-
-// A view shows looks: a table on a terminal, or the changes in lines.
-type view interface {
-	show(look) error
-	// heed does what a signal asks for, and reports whether it ends the watch.
-	heed(os.Signal) (ends bool)
-	end()
 }
 
 // watch shows what becomes of locks, until a signal comes.
@@ -48,11 +41,10 @@ func (a *app) watch(args []string) int {
 		names = []string{"."}
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, watchSignals()...)
+	signal.Notify(signals, caughtSignals()...)
 	defer signal.Stop(signals)
 
-	v := a.view(*asJSON)
-	defer v.end()
+	c := &changes{app: a, asJSON: *asJSON, last: map[string]lock.Status{}}
 	// A folder may not answer, and signals must not wait for it.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -63,29 +55,19 @@ func (a *app) watch(args []string) int {
 	for {
 		select {
 		case l := <-looks:
-			if err := v.show(l); err != nil {
-				v.end()
+			if err := c.show(l); err != nil {
 				return a.fail(err)
 			}
 			next = time.After(interval)
 		case <-next:
 			begin()
 		case s := <-signals:
-			if v.heed(s) {
+			suspend(s)
+			if endsWait(s) {
 				return exitOK
 			}
 		}
 	}
-}
-
-// view is the table if standard output is a terminal that can be written over.
-func (a *app) view(asJSON bool) view {
-	if tty, ok := a.stdout.(*os.File); ok && !asJSON && !slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
-		if _, _, ok := windowSize(tty); ok {
-			return newScreen(tty, os.Getenv("NO_COLOR") == "")
-		}
-	}
-	return &changes{app: a, asJSON: asJSON, last: map[string]lock.Status{}}
 }
 
 // lookAt looks at locks, and at all below folders.
@@ -118,7 +100,7 @@ func lookAt(ctx context.Context, names []string) look {
 	return l
 }
 
-// changes is the view for a pipe: a line for each change, from what the first look finds.
+// changes writes a line for each change, from what the first look finds.
 type changes struct {
 	app    *app
 	asJSON bool
@@ -126,7 +108,7 @@ type changes struct {
 	told   []string               // errors, as long as they last
 }
 
-// A change is what has become of a lock, or who has begun to wait for it.
+// A change is what has become of a lock, or a new waiter for it.
 type change struct {
 	At    time.Time `json:"at"`
 	Event string    `json:"event"` // a lock.State, or "waiting"
@@ -135,13 +117,6 @@ type change struct {
 }
 
 const eventWaiting = "waiting"
-
-func (c *changes) heed(s os.Signal) bool {
-	suspend(s)
-	return endsWait(s)
-}
-
-func (c *changes) end() {}
 
 func (c *changes) show(l look) error {
 	var told []string
@@ -176,8 +151,8 @@ func (c *changes) show(l look) error {
 		case there:
 		case len(l.errs) > 0 && !isAbsent(path):
 			now[path] = before // it could not be read
-		case before.State != lock.StateFree: // its file has gone, and it never had another beside it
-			tell(string(lock.StateFree), lock.Status{Path: path, State: lock.StateFree, Evidence: lock.EvidenceNoLockFile}, nil)
+		case before.State != evidence.Free: // its file has gone, and it never had another beside it
+			tell(string(evidence.Free), lock.Status{Path: path, State: evidence.Free, Evidence: evidence.NoLockFile}, nil)
 		}
 	}
 	c.last = now
@@ -189,10 +164,10 @@ func isAbsent(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// sameHolding reports whether a lock is found as it was before: who waits apart, and which
-// readers there are, or children of a holder who has gone.
+// sameHolding reports whether a lock is found as it was before, waiters apart. It ignores which
+// readers there are, or which children of a holder that has gone.
 func sameHolding(a, b lock.Status) bool {
-	identity := func(h *lock.LockInfo) holding {
+	identity := func(h *evidence.Claim) holding {
 		if h == nil {
 			return holding{}
 		}
@@ -217,7 +192,7 @@ func (c *changes) write(ch change) error {
 	switch {
 	case ch.Waiter != nil:
 		text = fileWords.processes([]lock.Process{{PID: ch.Waiter.PID, Cmd: ch.Waiter.Cmd}})
-	case ch.State != lock.StateFree:
+	case ch.State != evidence.Free:
 		_, text = fileWords.holder(ch.Status)
 	}
 	_, err := fmt.Fprintln(c.app.stdout, strings.TrimRight(fmt.Sprintf("%s %-7s %s  %s", ch.At.Format("2006-01-02T15:04:05.000Z07:00"), ch.Event, visible(ch.Path), text), " "))

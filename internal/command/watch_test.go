@@ -2,17 +2,16 @@ package command
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -87,7 +86,7 @@ func TestWatch_JSON(t *testing.T) {
 	holder.finish()
 	c = change{}
 	testkit.Check(t, json.Unmarshal([]byte(p.line()), &c))
-	if c.Event != "free" || c.State != lock.StateFree || c.Info != nil {
+	if c.Event != "free" || c.State != evidence.Free || c.Info != nil {
 		t.Errorf("%+v", c)
 	}
 }
@@ -104,19 +103,19 @@ func TestWatch_Changes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	write(t, path, "")
 	held := func(pid int) lock.Status {
-		return lock.Status{Path: path, State: lock.StateHeld, Info: &lock.LockInfo{PID: pid, Nonce: fmt.Sprint(pid)}}
+		return lock.Status{Path: path, State: evidence.Held, Info: &evidence.Claim{PID: pid, Nonce: fmt.Sprint(pid)}}
 	}
 	waited := held(1)
 	waited.Waiters = []lock.Process{{PID: 7}}
 	both := waited
 	both.Waiters = []lock.Process{{PID: 7}, {PID: 8}}
-	left := lock.Status{Path: path, State: lock.StateHeld, Gone: held(1).Info, Processes: []lock.Process{{PID: 5}, {PID: 6}}}
+	left := lock.Status{Path: path, State: evidence.Held, Gone: held(1).Info, Processes: []lock.Process{{PID: 5}, {PID: 6}}}
 	less := left
 	less.Processes = left.Processes[:1]
-	readers := lock.Status{Path: path, State: lock.StateHeld, Shared: true, Processes: []lock.Process{{PID: 5}}}
+	readers := lock.Status{Path: path, State: evidence.Held, Shared: true, Processes: []lock.Process{{PID: 5}}}
 	more := readers
 	more.Processes = left.Processes
-	free := lock.Status{Path: path, State: lock.StateFree}
+	free := lock.Status{Path: path, State: evidence.Free}
 	failed := []error{os.ErrPermission}
 
 	var stdout, stderr strings.Builder
@@ -150,76 +149,6 @@ func TestWatch_Changes(t *testing.T) {
 		}
 		if got := strings.Join(events, " "); got != step.want {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
-		}
-	}
-}
-
-// TestTable: it fits any terminal, and what is cut says so.
-func TestTable(t *testing.T) {
-	now := time.Now()
-	l := look{at: now, errs: []error{os.ErrPermission}}
-	for i := range 30 {
-		s := lock.Status{Path: fmt.Sprintf("/data/%s/%d.lock", strings.Repeat("长", i), i), State: lock.StateFree}
-		if i%10 == 3 {
-			s.State = lock.StateHeld
-			s.Info = &lock.LockInfo{PID: 4711, Cmd: "deploying", CreatedAt: now.Add(-time.Minute)}
-			s.Waiters = []lock.Process{{PID: 1, Cmd: "make"}, {PID: 2, Cmd: "e\u0301lan"}}
-		}
-		l.locks = append(l.locks, s)
-	}
-	for _, width := range []int{1, 2, 7, 20, 40, 80, 200} {
-		for _, height := range []int{1, 2, 5, 24, 100} {
-			lines := table(l, now, width, height)
-			if len(lines) > height {
-				t.Errorf("%d lines of %d", len(lines), height)
-			}
-			for _, line := range lines {
-				if n := columns(line.text); n > width {
-					t.Errorf("%d columns of %d: %s", n, width, line.text)
-				}
-			}
-		}
-	}
-	var texts []string
-	for _, line := range table(l, now, 200, 100) {
-		texts = append(texts, line.text)
-	}
-	all := strings.Join(texts, "\n")
-	wantText(t, all, "3 held, 27 free, 0 dead, 0 unknown; 6 waiting", "STATE  LOCK", "/data/长长长/3.lock", "4711 deploying  1m",
-		"2: 1 (make), 2 (e\u0301lan)", "not read: permission denied")
-	wantNoText(t, all, "…")
-	if i := slices.IndexFunc(texts, func(s string) bool { return strings.HasPrefix(s, "free") }); i != 5 {
-		t.Errorf("the first free lock is in line %d:\n%s", i, all)
-	}
-	lines := table(l, now, 44, 6)
-	wantText(t, lines[4].text, "held", "…", ".lock", "1m")
-	wantText(t, lines[5].text, "… and 28 more")
-}
-
-// TestTable_Hostile: what somebody has written into a lock file reaches no terminal as it is.
-func TestTable_Hostile(t *testing.T) {
-	evil := "\x1b]0;owned\x07\u202e\u0085\n"
-	l := look{at: time.Now(), errs: []error{errors.New(evil)}, locks: []lock.Status{{
-		Path: "/" + evil, State: lock.StateHeld,
-		Info:    &lock.LockInfo{PID: 1, Cmd: evil, Hostname: evil},
-		Waiters: []lock.Process{{PID: 2, Cmd: evil}},
-	}}}
-	for _, line := range table(l, time.Now(), 300, 10) {
-		wantClean(t, line.text)
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		text       string
-		n          int
-		begin, end string
-	}{
-		{"abc", 3, "abc", "abc"}, {"abcd", 3, "…cd", "ab…"}, {"abcd", 1, "…", "…"}, {"abcd", 0, "", ""},
-		{"日本語", 5, "…本語", "日本…"}, {"日本語", 4, "…語", "日…"}, {"e\u0301e\u0301e\u0301", 2, "…e\u0301", "e\u0301…"},
-	} {
-		if begin, end := cutBegin(c.text, c.n), cutEnd(c.text, c.n); begin != c.begin || end != c.end {
-			t.Errorf("%q to %d: %q, %q; want %q, %q", c.text, c.n, begin, end, c.begin, c.end)
 		}
 	}
 }

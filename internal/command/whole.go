@@ -4,22 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/permits"
 )
 
-// A lock and its permits exclude each other. The lock is the gate of the permits: while somebody
-// has it, nobody gets a further one. So a caller that wants the lock as a whole takes it, and
-// then waits for those who have permits already. A holder of a permit pays nothing for that.
+// A lock and its permits exclude each other. The lock is the gate of the permits: while it is
+// held, nobody gets a further one. So a caller that wants the lock as a whole acquires it, and
+// then waits for the holders of permits. They pay nothing for that.
 
 // permitsOut is the error for a caller that wants a lock of which others have permits.
 type permitsOut struct {
 	name   string
 	out    []permit
-	locked *lock.ErrLocked
+	locked *lock.LockedError
 }
 
 func (e *permitsOut) Error() string {
@@ -27,17 +33,17 @@ func (e *permitsOut) Error() string {
 }
 func (e *permitsOut) Unwrap() error { return e.locked }
 
-// evidencePermits is why a lock is held that nobody has as a whole.
-const evidencePermits lock.Evidence = "permits of it are held"
+// evidencePermits is why a lock counts as held though nobody has it as a whole.
+const evidencePermits evidence.Evidence = "permits of it are held"
 
-// acquireWhole acquires locks as take does, and none of which others have permits.
+// acquireWhole acquires locks as take does, and none with permits out.
 //
 // A caller of several has none of them while it waits for permits: the holder of a permit may
 // want one of the others.
 func acquireWhole(ctx context.Context, at locks, names []string, try bool, take func() ([]hold, error)) ([]hold, error) {
 	alone := len(names) == 1
 	for {
-		if try || !alone { // before anything is taken, which somebody may want
+		if try || !alone { // before anything is acquired that others may want
 			if err := withoutPermits(ctx, at, names, try); err != nil {
 				return nil, err
 			}
@@ -73,7 +79,7 @@ func withoutPermits(ctx context.Context, at locks, names []string, try bool) err
 			} else if len(out) == 0 {
 				break
 			}
-			var locked *lock.ErrLocked
+			var locked *lock.LockedError
 			if err = at.awaitPermit(ctx, name, out[0], try); errors.As(err, &locked) {
 				return &permitsOut{name, out, locked}
 			} else if err != nil {
@@ -105,22 +111,45 @@ func (d *database) awaitPermit(ctx context.Context, name string, p permit, try b
 
 // asRefusal is the error for a lock that is held, or may be.
 func asRefusal(s lock.Status) error {
-	return &lock.ErrLocked{Path: s.Path, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Shared: s.Shared, Processes: s.Processes}
+	return &lock.LockedError{Status: lock.Status{Path: s.Path, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Shared: s.Shared, Processes: s.Processes}}
 }
 
 // asWhole is the state of a lock with these permits out.
 func asWhole(s lock.Status, out []permit) lock.Status {
-	if len(out) == 0 || s.State != lock.StateFree && s.State != lock.StateDead {
+	if len(out) == 0 || s.State != evidence.Free && s.State != evidence.Dead {
 		return s
 	}
-	whole := lock.Status{Path: s.Path, State: lock.StateUnknown, Evidence: evidencePermits, Waiters: s.Waiters}
-	if slices.ContainsFunc(out, func(p permit) bool { return p.State == lock.StateHeld }) {
-		whole.State = lock.StateHeld
+	whole := lock.Status{Path: s.Path, State: evidence.Unknown, Evidence: evidencePermits, Waiters: s.Waiters}
+	if slices.ContainsFunc(out, func(p permit) bool { return p.State == evidence.Held }) {
+		whole.State = evidence.Held
 	}
 	return whole
 }
 
-// noWhole says why a lock of which others have permits could not be had.
+// asWholes is asWhole for locks in files, one folder after the other.
+func asWholes(all iter.Seq2[lock.Status, error]) iter.Seq2[lock.Status, error] {
+	hasPermits := map[string]bool{} // folders, to look for permits where there may be some
+	return func(yield func(lock.Status, error) bool) {
+		for s, err := range all {
+			if err == nil && (s.State == evidence.Free || s.State == evidence.Dead) {
+				folder := filepath.Dir(s.Path)
+				if _, known := hasPermits[folder]; !known {
+					names, _ := os.ReadDir(folder)
+					hasPermits[folder] = slices.ContainsFunc(names, func(e fs.DirEntry) bool { return strings.Contains(e.Name(), permitInfix) })
+				}
+				if hasPermits[folder] {
+					out, _ := files{}.permits(context.Background(), s.Path) // as far as can be seen
+					s = asWhole(s, out)
+				}
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+// noWhole says why a lock of which others have permits could not be acquired.
 func (a *app) noWhole(at locks, err *permitsOut, timeout time.Duration, undone string) {
 	text := visible(err.name) + " is locked, as permits of it are held"
 	switch {

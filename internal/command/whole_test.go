@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestRun_Whole: a caller that wants the lock itself waits for those who have permits of it, and
@@ -63,6 +66,37 @@ func TestRun_WholeOfSeveral(t *testing.T) {
 	both.finish()
 }
 
+// TestList_Whole: list, and break, do not call a lock free of which permits are held.
+func TestList_Whole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slots.lock")
+	one := holdPermit(t, path, "one")
+	stdout, _ := wantCode(t, exitOK, "list", filepath.Dir(path))
+	wantText(t, stdout, "permits of it are held", "2 locks: 2 held, 0 free")
+	stdout, _ = wantCode(t, exitOK, "break", path)
+	wantText(t, stdout, "nothing to remove, but permits of it are held", "permit 1")
+	one.finish()
+}
+
+// TestAcquireWhole_GivesUp: who stops waiting for permits leaves nothing of the lock behind.
+func TestAcquireWhole_GivesUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "slots.lock")
+	all, key := files{}.permitFiles(path)
+	key.Name = "slots.permit-1"
+	out, err := all.TryAcquire(t.Context(), key)
+	testkit.Check(t, err)
+	defer out.Release()
+	ctx, cancel := context.WithCancel(t.Context())
+	held, err := acquireWhole(ctx, files{}, []string{path}, false, func() ([]hold, error) {
+		defer cancel()
+		h, err := lock.File{Path: path}.TryAcquire(ctx)
+		return []hold{h}, err
+	})
+	if held != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", held, err)
+	}
+	wantFile(t, path, false)
+}
+
 // TestPermitNumbers: whatever else is in the folder, and however much, the permits are found.
 func TestPermitNumbers(t *testing.T) {
 	for _, others := range []int{0, maxPermits - 3, maxPermits} {
@@ -94,22 +128,26 @@ func TestPermitNumbers(t *testing.T) {
 
 // TestAsWhole: a lock that somebody has is as it is; of a free one permits tell.
 func TestAsWhole(t *testing.T) {
-	held, unknown := permit{Status: lock.Status{State: lock.StateHeld}}, permit{Status: lock.Status{State: lock.StateUnknown}}
+	held, unknown := permit{Status: lock.Status{State: evidence.Held}}, permit{Status: lock.Status{State: evidence.Unknown}}
 	for _, test := range []struct {
-		of   lock.State
+		of   evidence.State
 		out  []permit
-		want lock.State
+		want evidence.State
 	}{
-		{lock.StateFree, nil, lock.StateFree},
-		{lock.StateDead, nil, lock.StateDead},
-		{lock.StateFree, []permit{held}, lock.StateHeld},
-		{lock.StateDead, []permit{unknown, held}, lock.StateHeld},
-		{lock.StateFree, []permit{unknown}, lock.StateUnknown},
-		{lock.StateUnknown, []permit{held}, lock.StateUnknown},
-		{lock.StateHeld, []permit{unknown}, lock.StateHeld},
+		{evidence.Free, nil, evidence.Free},
+		{evidence.Dead, nil, evidence.Dead},
+		{evidence.Free, []permit{held}, evidence.Held},
+		{evidence.Dead, []permit{unknown, held}, evidence.Held},
+		{evidence.Free, []permit{unknown}, evidence.Unknown},
+		{evidence.Unknown, []permit{held}, evidence.Unknown},
+		{evidence.Held, []permit{unknown}, evidence.Held},
 	} {
 		if got := asWhole(lock.Status{State: test.of}, test.out).State; got != test.want {
 			t.Errorf("%s, with %d permits out: %s, want %s", test.of, len(test.out), got, test.want)
 		}
+	}
+	waiters := []lock.Process{{PID: 7}}
+	if got := asWhole(lock.Status{State: evidence.Free, Waiters: waiters}, []permit{held}).Waiters; len(got) != 1 || got[0].PID != 7 {
+		t.Errorf("waiters %v, want %v", got, waiters)
 	}
 }

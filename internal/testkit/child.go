@@ -33,9 +33,9 @@ func Play(play func(role string, args []string)) {
 // Role is the one that this process is to play, and "" if it runs tests.
 func Role() string { return os.Getenv(roleVar) }
 
-// childrenVar names a folder with test binaries that play the roles in place of those which run
-// the tests: built without the race detector, with which a process takes several times as long
-// to start. tests/all.go sets it.
+// childrenVar names a folder with test binaries that play the roles in place of those that run
+// the tests. They are built without the race detector: with it a process takes several times as
+// long to start. tests/all.go sets it.
 const childrenVar = "HOLDFAST_TEST_CHILDREN"
 
 // Command prepares the test binary to play a role.

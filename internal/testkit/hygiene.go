@@ -42,8 +42,8 @@ func Run(m interface{ Run() int }) (code int) {
 	return 1
 }
 
-// publicTemp makes a folder for temporary files, if that which root has is for root alone, as
-// with pam_tmpdir. Otherwise it returns "".
+// publicTemp makes a folder for temporary files, if root's is for root alone, as with
+// pam_tmpdir. Otherwise it returns "".
 func publicTemp() string {
 	if os.Geteuid() != 0 {
 		return ""
@@ -114,8 +114,8 @@ func (s stock) beyond(before stock) (left []string) {
 
 var goroutineLine = regexp.MustCompile(`^goroutine (\d+) `)
 
-// goroutines are all but the calling one, and the one that package signal has once
-// anybody has asked for a signal.
+// goroutines are all but the calling one, and the one that package signal starts with the
+// first Notify.
 func goroutines() map[string]string {
 	text := make([]byte, 1<<20)
 	for {

@@ -28,7 +28,7 @@ func NeedsKernelLocks(t testing.TB) {
 	}
 }
 
-// NeedsTurnstile skips where newcomers can't be told from those who wait.
+// NeedsTurnstile skips where newcomers can't be told from waiters.
 func NeedsTurnstile(t testing.TB) {
 	t.Helper()
 	if !platform.HasTurnstile() {
@@ -52,7 +52,7 @@ func NeedsMarks(t testing.TB) {
 	}
 }
 
-// NeedsKernelList skips where the kernel does not tell who has its locks.
+// NeedsKernelList skips where the kernel does not list its locks.
 func NeedsKernelList(t testing.TB) {
 	t.Helper()
 	if _, err := platform.ListKernelLocks(); err != nil {
@@ -60,7 +60,7 @@ func NeedsKernelList(t testing.TB) {
 	}
 }
 
-// NeedsLeases skips where nobody can tell whether a file is open.
+// NeedsLeases skips where the system can't tell whether a file is open.
 func NeedsLeases(t testing.TB) {
 	t.Helper()
 	switch _, err := probe(t, os.O_RDONLY).BeingWritten(); {

@@ -36,8 +36,8 @@ type Manager struct {
 	// Ledger has settings for the ledger; its Dir is not used.
 	Ledger ledger.Ledger
 
-	// Skew is how much the clocks of those who claim may differ: a claim counts for so long
-	// beyond its expiry.
+	// Skew is how much the clocks of claimants may differ: a claim counts for so long beyond
+	// its expiry.
 	Skew time.Duration
 
 	// Now is the clock; nil means time.Now.
@@ -123,7 +123,7 @@ func (m *Manager) Active() ([]Claim, error) {
 	return active, err
 }
 
-// active also returns, by node, the errors of files that hide whether somebody has it.
+// active also returns, by node, the errors of files that may hide a claim.
 func (m *Manager) active() (active []Claim, broken map[string]error, err error) {
 	if err := m.check(); err != nil {
 		return nil, nil, err
@@ -197,8 +197,8 @@ func (m *Manager) change(ctx context.Context, lasts time.Duration, node, owner s
 
 // decide is the one way to change claims. Under the ledger's lock it reads what has
 // happened, lets the caller decide, appends the events, and makes the files follow. That
-// also finishes what somebody who died had begun. If a node is given, files of other nodes
-// are no reason to fail.
+// also finishes what a dead writer had begun. If a node is given, files of other nodes are no
+// reason to fail.
 func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, decision func(view, *files) ([]event, error)) error {
 	if err := m.check(); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 			}
 			lines = append(lines, line)
 		}
-		// Nobody else may have appended since, not even somebody who asks for no lock.
+		// Nobody else may have appended since, not even a program that asks for no lock.
 		if _, err := w.AppendIfSequence(m.state.sequence, lines...); err != nil {
 			m.state = nil // the ledger may be another one by now: begin anew
 			return err
@@ -242,8 +242,8 @@ func (m *Manager) decide(ctx context.Context, lasts time.Duration, node string, 
 	})
 }
 
-// read replays what is new; at first, and after damage, which may be repaired in any way,
-// what is behind the snapshot. The caller has m.mu.
+// read replays what is new. The first time, and after damage (it may be repaired in any way),
+// it replays what is behind the snapshot. The caller has m.mu.
 func (m *Manager) read() error {
 	if m.state == nil {
 		m.state = fromSnapshot(m.ledger())
@@ -271,8 +271,7 @@ func (m *Manager) check() error {
 	return nil
 }
 
-// there refuses a folder that is not there, for methods that would find nothing in a new
-// one.
+// there refuses a missing folder, for methods that would find nothing in a new one.
 func (m *Manager) there() error {
 	if err := m.check(); err != nil {
 		return err

@@ -213,3 +213,15 @@ func TestReleaseAfterClockSetBack(t *testing.T) {
 		t.Errorf("released at %v, refreshed at %v", all[2].Timestamp, all[1].Timestamp)
 	}
 }
+
+// TestRefresh_Skew: as long as a claim counts, its owner can refresh it.
+func TestRefresh_Skew(t *testing.T) {
+	dir, c, m := proof(t)
+	m.Skew = 3 * time.Second
+	mine := claim(t, m, "1", "a")
+	c.at = mine.ExpiresAt.Add(m.Skew - 1)
+	if longer, err := m.Refresh(t.Context(), "1", "a"); err != nil || !longer.ExpiresAt.Equal(c.at.Add(claims.DefaultLifetime)) {
+		t.Errorf("refreshed just before it expires: %v, %v", longer, err)
+	}
+	wantStory(t, dir, "acquired 1 a", "acquired 1 a")
+}

@@ -124,6 +124,16 @@ func TestHostileFileOfClaim(t *testing.T) {
 	}
 }
 
+// TestHostileFileOfClaim_Expired: so it is once that claim has expired: nobody has the node.
+func TestHostileFileOfClaim_Expired(t *testing.T) {
+	dir, c, m := proof(t)
+	c.at = claim(t, m, "1", "a").ExpiresAt
+	write(t, lockFile(dir, "1"), "garbage")
+	if got, ok, err := m.IsClaimed("1"); err != nil || ok {
+		t.Errorf("IsClaimed: %v, %v, %v", got, ok, err)
+	}
+}
+
 // TestNamesIgnored: files with other names than a claim's are nobody's business.
 func TestNamesIgnored(t *testing.T) {
 	dir, c, m := proof(t)

@@ -100,17 +100,32 @@ func TestReapEveryRefuses(t *testing.T) {
 	}
 }
 
+// TestReapEvery_LastReport: what was ended is told, also if the context has ended by then: nobody
+// will find it again.
+func TestReapEvery_LastReport(t *testing.T) {
+	_, c, m := proof(t)
+	claim(t, m, "1", "a")
+	c.add(claims.DefaultLifetime)
+	ctx, cancel := context.WithCancel(t.Context())
+	m.Now = func() time.Time { cancel(); return c.now() }
+	var reports []report
+	err := m.ReapEvery(ctx, time.Hour, func(ended []claims.Claim, err error) { reports = append(reports, report{ended, err}) })
+	if !errors.Is(err, context.Canceled) || len(reports) != 1 || reports[0].err != nil || len(reports[0].ended) != 1 {
+		t.Errorf("%v, reported: %v", err, reports)
+	}
+}
+
 // TestReapEveryWaits: a reaper that waits for the ledger's lock ends with its context,
 // too, and does not report that as a failure.
 func TestReapEveryWaits(t *testing.T) {
 	dir, _, m := proof(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := make(chan struct{})
-	m.Ledger.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.EventWaiting {
+	m.Ledger.Observe = func(e lock.Event) {
+		if e.Kind == lock.EventWaiting && e.Duration == 0 {
 			close(waits)
 		}
-	})
+	}
 	l := ledger.Ledger{Dir: dir, NoSync: true}
 	err := l.Locked(t.Context(), func(context.Context, *ledger.Writer) error {
 		ended := make(chan error, 1)
@@ -125,7 +140,3 @@ func TestReapEveryWaits(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 }
-
-type observer func(lock.Event)
-
-func (o observer) Observe(e lock.Event) { o(e) }

@@ -22,15 +22,15 @@ import (
 //   - its own digest shows that it is whole. So it needs no fsync, and what a crash or a full
 //     disk leaves of it is ignored;
 //   - the digest of its events, which goes on from that of all but the last one, shows that
-//     the last one is the same still, and so does the time of that one's file. So a ledger
+//     the last one is still the same; so does the time of its file. So a ledger
 //     that was restored from a backup, cut, or begun anew is replayed, even where its events
 //     say the same as the lost ones.
 //
-// That an event in front of the last one was changed by hand does not show: to find that, all
-// must be read (Manager.Verify).
+// It does not show whether an event in front of the last one was changed by hand: to find that,
+// all must be read (Manager.Verify).
 //
-// Who writes it has the ledger's lock, and has read all events. So the last one wins, and is
-// never behind. A snapshot that does not fit, or can't be read or written, costs only time.
+// The writer has the ledger's lock, and has read all events. So the last snapshot wins, and is
+// never behind. One that does not fit, or can't be read or written, costs only time.
 
 const (
 	snapshotName   = ".claims"

@@ -25,8 +25,7 @@ type Claim struct {
 	ExpiresAt  time.Time `json:"expires_at"`
 }
 
-// active reports whether a claim still counts, for somebody whose clock may differ
-// from its owner's.
+// active reports whether a claim still counts, by a clock that may differ from its owner's.
 func (c Claim) active(now time.Time, skew time.Duration) bool {
 	return now.Before(c.ExpiresAt.Add(skew))
 }
@@ -95,7 +94,7 @@ type state struct {
 	before   digest             // of those in front of the last one
 	claims   map[string]Claim   // expired ones included
 	ended    map[tenure]end     // of each owner's last claim on a node, the last keepEnded of them
-	recent   map[tenure][]event // the last of type acquired, of who has a node, or is in ended
+	recent   map[tenure][]event // the last of type acquired, of tenures in claims, or in ended
 
 	saved int64 // the sequence of the snapshot that it began with, or has left since
 }
@@ -110,8 +109,8 @@ type end struct {
 }
 
 const (
-	// keepRecent is how many events state.recent keeps of each: a file that is older than
-	// so many refreshes is not that of a claim that still lasts.
+	// keepRecent is how many events state.recent keeps of each: no claim that still lasts has
+	// a file that is older than so many refreshes.
 	keepRecent = 8
 	// keepEnded is how many ends state.ended keeps. They only serve to tell the file of a
 	// claim that has ended, and each change removes such files. One that outlives so many
@@ -187,9 +186,9 @@ func (s *state) apply(data []byte) error {
 }
 
 // isLeftover reports whether only a crash can have left a file: its claim has ended in the
-// ledger. A claim that the ledger has told of is known by what it says. Of others, which
-// are other programs', only the times tell. Where the clock was set back they don't, so a
-// claim that still lasts counts.
+// ledger. A claim that the ledger has told of is known by its contents; others are other
+// programs', and only the times tell. Where the clock was set back they don't, so a claim that
+// still lasts counts.
 func (s *state) isLeftover(file Claim, lasts bool) bool {
 	of := tenure{file.NodeID, file.Owner}
 	end, ok := s.ended[of]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -45,10 +46,10 @@ const (
 	OutcomeAbsent   Outcome = "absent"    // there was nothing any more
 )
 
-// Release gives up the claim. Of all calls, in whatever goroutine and on whatever copy of
-// it, one is told OutcomeReleased. A claim that was lost, or that a ConflictError has
-// shown, is left alone. After an error the claim is given up all the same: its file is
-// left, and says so to programs that use this package. See lock.FileHold.Release.
+// Release gives up the claim. Of all calls, in whatever goroutine and on whatever copy, one
+// returns OutcomeReleased. A claim that was lost, or that a ConflictError has shown, is left
+// alone. After an error the claim is given up all the same: its file is left, and says so to
+// programs that use this package. See lock.FileHold.Release.
 func (c *Claim) Release() (Outcome, error) {
 	if c.release == nil {
 		return c.notReleased()
@@ -80,7 +81,7 @@ func (c *Claim) notReleased() (Outcome, error) {
 	return "", fmt.Errorf("dispatch: %w", err)
 }
 
-func newClaim(id, path string, info lock.LockInfo) *Claim {
+func newClaim(id, path string, info evidence.Claim) *Claim {
 	return &Claim{
 		GardenID: id, PID: info.PID, Hostname: info.Hostname, CreatedAt: info.CreatedAt.Format(timeFormat),
 		Nonce: info.Nonce, Owner: Owner, LockPath: path,
@@ -89,13 +90,13 @@ func newClaim(id, path string, info lock.LockInfo) *Claim {
 
 // parse reads a claim on an id, ours or another program's. All of the fields must be there,
 // and of this id, since the path says whose claim it is. Further fields mean nothing.
-func parse(data []byte, id string) (lock.LockInfo, error) {
+func parse(data []byte, id string) (evidence.Claim, error) {
 	fields, err := exact(data)
 	if err != nil {
-		return lock.LockInfo{}, err
+		return evidence.Claim{}, err
 	}
 	var gardenID, createdAt, owner string
-	var info lock.LockInfo
+	var info evidence.Claim
 	for name, into := range map[string]*string{
 		"gardenId": &gardenID, "hostname": &info.Hostname, "createdAt": &createdAt, "nonce": &info.Nonce, "owner": &owner,
 	} {
@@ -151,40 +152,40 @@ type ConflictError struct {
 	Reason   string `json:"reason"` // TargetLocked
 	LockPath string `json:"lockPath"`
 	// Holder is nil when the lock file is empty or corrupt, or another id's. It is also nil
-	// when whoever is in the way has not written a claim: they have just come, or are
-	// taking over a dead one. Whoever takes over by a claim of their own is the Holder.
+	// when the process in the way has not written a claim: it has just come, or is taking
+	// over a dead one. A process that takes over by a claim of its own is the Holder.
 	Holder *Claim `json:"holder"`
 	// Detail tells people what is known, and what to do.
 	Detail string `json:"detail"`
 
-	locked *lock.ErrLocked
+	locked *lock.LockedError
 }
 
 func (c *ConflictError) Error() string { return "dispatch: " + c.Detail }
 
-// Unwrap returns the *lock.ErrLocked, with its state and the evidence.
+// Unwrap returns the *lock.LockedError, with its state and the evidence.
 func (c *ConflictError) Unwrap() error { return c.locked }
 
-func newConflict(id string, locked *lock.ErrLocked) *ConflictError {
+func newConflict(id string, locked *lock.LockedError) *ConflictError {
 	c := &ConflictError{Reason: TargetLocked, LockPath: locked.Path, locked: locked}
 	if locked.Info != nil {
 		c.Holder = newClaim(id, locked.Path, *locked.Info)
 	}
 	written := writtenAt("file", locked.Path)
 	switch {
-	case locked.Evidence == lock.EvidenceBeingReclaimed:
+	case locked.Evidence == evidence.BeingReclaimed:
 		marker := locked.Path + ".reclaim"
 		c.Detail = fmt.Sprintf("the claim at %s is being taken over: its marker, %s%s, is another's; "+
 			"if no dispatcher is at work, remove the marker", locked.Path, marker, writtenAt("marker", marker))
-	case locked.Evidence == lock.EvidenceNotPermitted:
+	case locked.Evidence == evidence.NotPermitted:
 		c.Detail = fmt.Sprintf("%s%s is %s, and not for this user to read; ask that user, or root, "+
 			"to remove it once it is certain that no dispatcher is at work", locked.Path, written, ownerOf(locked.Path))
-	case locked.Evidence == lock.EvidenceNotALockFile:
+	case locked.Evidence == evidence.NotALockFile:
 		c.Detail = fmt.Sprintf("the file at %s is empty or corrupt, or a claim on another id%s; "+
 			"remove it by hand once it is certain that no dispatcher is at work", locked.Path, written)
 	case c.Holder == nil:
 		c.Detail = fmt.Sprintf("%s is just being acquired or released%s (%s)", locked.Path, written, locked.Evidence)
-	case locked.State == lock.StateHeld:
+	case locked.State == evidence.Held:
 		c.Detail = fmt.Sprintf("held by pid %d on host %s since %s%s (%s): %s",
 			c.Holder.PID, c.Holder.Hostname, c.Holder.CreatedAt, written, locked.Evidence, locked.Path)
 	default:
@@ -212,8 +213,8 @@ func ownerOf(path string) string {
 	return fmt.Sprintf("%s's, with mode %04o", platform.UserName(info.Owner), info.Mode.Perm())
 }
 
-// notPermitted makes a conflict of an error of the system, if that is because of a file of
-// another user's: as long as it is there, the id may be claimed. Otherwise it returns nil.
+// notPermitted makes a conflict of an error of the system, if another user's file is the
+// reason: as long as that is there, the id may be claimed. Otherwise it returns nil.
 func notPermitted(ctx context.Context, id string, file lock.File, err error) *ConflictError {
 	if !errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -224,12 +225,12 @@ func notPermitted(ctx context.Context, id string, file lock.File, err error) *Co
 		if lerr != nil || info.Owner < 0 || info.Owner == os.Geteuid() {
 			continue
 		}
-		locked := &lock.ErrLocked{Path: file.Path, State: lock.StateUnknown, Evidence: lock.EvidenceNotPermitted}
-		if s, ierr := file.Inspect(ctx); ierr == nil && s.State != lock.StateFree {
+		locked := &lock.LockedError{Status: lock.Status{Path: file.Path, State: evidence.Unknown, Evidence: evidence.NotPermitted}}
+		if s, ierr := file.Inspect(ctx); ierr == nil && s.State != evidence.Free {
 			locked.State, locked.Evidence, locked.Info = s.State, s.Evidence, s.Info
 		}
 		c := newConflict(id, locked)
-		if locked.State != lock.StateHeld {
+		if locked.State != evidence.Held {
 			c.Detail = fmt.Sprintf("%s%s is %s, and this is %s, who can't take it over (%v); ask that user, or root, "+
 				"to remove it once it is certain that no dispatcher is at work", path, writtenAt("file", path), ownerOf(path), platform.User(), err)
 		}

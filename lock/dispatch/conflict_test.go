@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestAcquire_CreateExclusive: while one process has the id, neither another one nor
@@ -81,7 +82,7 @@ func TestAcquire_ReclaimsSameHostAndNoSuchProcess(t *testing.T) {
 func TestAcquire_ReclaimsOfAnyYear(t *testing.T) {
 	gone := startChild(t, t.TempDir())
 	gone.Kill()
-	for _, at := range []string{"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00", "yesterday"} {
+	for _, at := range []string{"9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00+01:00", "0001-01-01T00:00:00Z", "yesterday"} {
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, fields{"pid": gone.Cmd.Process.Pid, "createdAt": at}))
 		release(t, acquire(t, dir), dispatch.OutcomeReleased)
@@ -267,7 +268,7 @@ func TestAcquire_NotAFile(t *testing.T) {
 			dir := t.TempDir()
 			check(t, make(lockPath(dir)))
 			c := conflict(t, dir)
-			if c.Holder != nil || c.Unwrap().(*lock.ErrLocked).Evidence != lock.EvidenceNotALockFile {
+			if c.Holder != nil || c.Unwrap().(*lock.LockedError).Evidence != evidence.NotALockFile {
 				t.Errorf("%+v (%v)", c, c.Unwrap())
 			}
 		})

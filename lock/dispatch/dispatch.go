@@ -14,13 +14,13 @@
 //	{"gardenId":"...","pid":1,"hostname":"...","createdAt":"2026-01-02T03:04:05.678Z",
 //	 "nonce":"...","owner":"entwurf_v2","lockPath":"/..."}
 //
-// with further fields, those of lock.LockInfo, which others ignore. Other programs can take
+// with further fields, those of evidence.Claim, which others ignore. Other programs can take
 // part. They create such a file with O_EXCL, and remove it only while their own nonce is in
 // it. They take over a dead holder's file under DIR/ID.lock.reclaim, created with O_EXCL
 // and kept open.
 //
-// A claim has mode 0644, whatever the umask, as other programs' have: whoever comes to the
-// folder can read it. Who may write to the folder can take part.
+// A claim has mode 0644, whatever the umask, as other programs' have: all that can enter the
+// folder can read it. All that may write to the folder can take part.
 //
 // Age decides nothing here. A claim is taken over only if its holder is proven dead: by the
 // kernel lock of its file, if the holder took one, so that a pid which was used again does
@@ -43,6 +43,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // Owner is what every claim names as its owner, in entwurf's words.
@@ -69,12 +70,12 @@ type Locks struct {
 	// ID is what ids must match, besides being possible as names of files. nil
 	// means DefaultID.
 	ID *regexp.Regexp
-	// Observer is told what becomes of the locks.
-	Observer lock.Observer
+	// Observe is told what becomes of the locks.
+	Observe func(lock.Event)
 }
 
-// perm is the mode that the format's own programs give their files: whoever may come to the
-// folder reads who has a claim.
+// perm is the mode that the format's own programs give their files: all that may enter the
+// folder can read claims.
 const perm = 0o644
 
 // Acquire claims an id, and does not wait.
@@ -83,8 +84,8 @@ const perm = 0o644
 // or may have it, or when what lies there can't be understood, the error is a
 // *ConflictError. Any other error is no conflict: lock.ErrInvalidName for an id that is
 // refused, or a Dir that is not set, and the system's errors for the rest. With any error
-// nothing of ours is left but the folder. The file of the queue, ID.lock.flock, goes with
-// whoever needs it last (see lock.File.Tidy).
+// nothing of ours is left but the folder. The last process to need the file of the queue,
+// ID.lock.flock, removes it (see lock.File.Tidy).
 func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 	path, err := l.path(id)
 	if err != nil {
@@ -96,14 +97,14 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 		StaleAfter: -1, // a claim is never taken by its age
 		Perm:       perm,
 		Tidy:       true,
-		Observer:   l.Observer,
+		Observe:    l.Observe,
 		Format: &lock.Format{
-			Fields: func(c lock.LockInfo) map[string]string {
+			Fields: func(c evidence.Claim) map[string]string {
 				return map[string]string{
 					"gardenId": id, "createdAt": c.CreatedAt.Format(timeFormat), "owner": Owner, "lockPath": path,
 				}
 			},
-			Parse: func(data []byte) (lock.LockInfo, error) { return parse(data, id) },
+			Parse: func(data []byte) (evidence.Claim, error) { return parse(data, id) },
 		},
 	}
 	held, err := file.TryAcquire(ctx)
@@ -113,7 +114,7 @@ func (l Locks) Acquire(ctx context.Context, id string) (*Claim, error) {
 		}
 		held, err = file.TryAcquire(ctx)
 	}
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if errors.As(err, &locked) {
 		return nil, newConflict(id, locked)
 	} else if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // wantSystemError is that an error is the system's, and no conflict.
@@ -50,7 +51,7 @@ func TestAcquire_NotPermittedIsNotDead(t *testing.T) {
 	dir := t.TempDir()
 	put(t, lockPath(dir), foreign(t, fields{"pid": 1}))
 	c := conflict(t, dir)
-	if c.Holder == nil || c.Holder.PID != 1 || c.Unwrap().(*lock.ErrLocked).Evidence != lock.EvidencePIDExists {
+	if c.Holder == nil || c.Holder.PID != 1 || c.Unwrap().(*lock.LockedError).Evidence != evidence.PIDExists {
 		t.Errorf("%+v (%v)", c, c.Unwrap())
 	}
 	// The same one sees that nobody has another pid.
@@ -213,7 +214,7 @@ func TestRelease_Fails(t *testing.T) {
 	}
 	release(t, claim, dispatch.OutcomeNotOwned)
 	check(t, os.Chmod(dir, 0o755))
-	if by := takenBy(t, dir); by != lock.EvidenceSaysReleased {
+	if by := takenBy(t, dir); by != evidence.SaysReleased {
 		t.Errorf("taken over by %q", by)
 	}
 }

@@ -135,7 +135,7 @@ func conflict(t *testing.T, dir string) *dispatch.ConflictError {
 		t.Fatalf("the id was had: %+v", claim)
 	}
 	var conflict *dispatch.ConflictError
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &conflict) || !errors.As(err, &locked) {
 		t.Fatalf("%v is not a conflict", err)
 	}

@@ -12,10 +12,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// events collects what an Observer is told.
+// events collects what Observe is told.
 type events struct {
 	mu  sync.Mutex
 	all []lock.Event
@@ -28,10 +29,10 @@ func (e *events) Observe(event lock.Event) {
 }
 
 // takenBy takes over the id of a dead holder, and says on what evidence.
-func takenBy(t *testing.T, dir string) lock.Evidence {
+func takenBy(t *testing.T, dir string) evidence.Evidence {
 	t.Helper()
 	var seen events
-	claim, err := dispatch.Locks{Dir: dir, Observer: &seen}.Acquire(t.Context(), id)
+	claim, err := dispatch.Locks{Dir: dir, Observe: seen.Observe}.Acquire(t.Context(), id)
 	check(t, err)
 	release(t, claim, dispatch.OutcomeReleased)
 	if left := contents(t, dir); left != "" {
@@ -65,7 +66,7 @@ func rewrite(t *testing.T, dir string, changes fields) {
 func TestReclaim_Killed(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
-	if by := takenBy(t, dir); by != lock.EvidenceKernelLockFree {
+	if by := takenBy(t, dir); by != evidence.KernelLockFree {
 		t.Errorf("taken over by %q", by)
 	}
 }
@@ -79,7 +80,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
 	rewrite(t, dir, fields{"pid": live, "start": nil, "pidfd": nil})
-	if by := takenBy(t, dir); by != lock.EvidenceKernelLockFree {
+	if by := takenBy(t, dir); by != evidence.KernelLockFree {
 		t.Errorf("taken over by %q", by)
 	}
 
@@ -90,7 +91,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 		died(t, dir)
 		rewrite(t, dir, changes)
 		rewrite(t, dir, fields{"pid": live, "kernel_lock": "other:1:2"})
-		if by := takenBy(t, dir); by != lock.EvidencePIDReused {
+		if by := takenBy(t, dir); by != evidence.PIDReused {
 			t.Errorf("%v: taken over by %q", changes, by)
 		}
 	}
@@ -165,7 +166,7 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 	wantRespected := func(t *testing.T, dir string) {
 		t.Helper()
 		c := conflict(t, dir)
-		if e := c.Unwrap().(*lock.ErrLocked).Evidence; e != lock.EvidenceBeingReclaimed {
+		if e := c.Unwrap().(*lock.LockedError).Evidence; e != evidence.BeingReclaimed {
 			t.Errorf("evidence is %q", e)
 		}
 		if !strings.Contains(c.Detail, marker(dir)) {

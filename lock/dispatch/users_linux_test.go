@@ -156,3 +156,19 @@ func TestAcquire_Unreadable(t *testing.T) {
 		}
 	}
 }
+
+// TestUsers_HeldConflict: whoever may not even stand in the queue is told who has the claim, and
+// not to have anything removed: that would let a second one in.
+func TestUsers_HeldConflict(t *testing.T) {
+	eachUser(t, 0o777, func(t *testing.T, dir, firstName, secondName string, first, second *testkit.Child) {
+		if secondName == "root" {
+			return // nobody refuses root
+		}
+		said(t, first, id, "claimed ")
+		check(t, os.Chmod(lockPath(dir)+".flock", 0o600))
+		answer := second.Say(id)
+		if want := "error: dispatch: held by pid " + strconv.Itoa(first.Cmd.Process.Pid); !strings.Contains(answer, want) || strings.Contains(answer, "remove") {
+			t.Errorf("%s; want %q, and no word of removing anything", answer, want)
+		}
+	})
+}

@@ -1,5 +1,5 @@
-// Package elect has one of several candidates lead, on any engine of locks: who has the lock
-// leads.
+// Package elect has one of several candidates lead, on any engine of locks: the holder of the
+// lock leads.
 //
 //	err := elect.Run(ctx, locks, lock.Key{Space: "app", Name: "leader"}, func(ctx context.Context) error {
 //		return serve(ctx) // for as long as ctx goes on
@@ -7,20 +7,20 @@
 //
 // # What it can't promise
 //
-// That there is a leader at any time. After one has died, or resigned, the next one is
-// whoever waits first in the engine's queue, as soon as the engine has taken the lock from
-// the dead. On files the kernel does that with the end of the process, and its children that
-// hold too. On PostgreSQL the server does it when it sees the connection's end: at once if the
-// process died, after ten seconds if its machine or network did. A leader that is stuck leads
-// on, and so does one that is stopped, for whom pg.Options.Lease is the bound. On etcd the
-// bound for all of these is the lease, and half a second, as often as the cluster looks.
+// That there is a leader at any time. After one has died, or resigned, the first waiter in the
+// engine's queue leads, as soon as the engine has taken the lock from the dead. On files the
+// kernel does that with the end of the process, and of its children that hold too. On PostgreSQL
+// the server does it when it sees the connection's end: at once if the process died, after ten
+// seconds if its machine or network did. A leader that is stuck leads on. So does one that is
+// stopped: pg.Options.Lease is the bound for that. On etcd the bound for all of these is the
+// lease, and half a second, as often as the cluster looks.
 //
 // That the old leader has stopped when the next one begins, if the old one lost the lock
 // while it lived: its context ends, and it goes on until it looks. A process that was
-// stopped, or a machine that slept, looks late. (On files that is so only if hands remove
-// what they must not, or on a filesystem that is not local; then the loss may show only at
-// the end, as an error of Run.) So what a leader writes must carry the fence, and whoever keeps
-// it must refuse smaller ones:
+// stopped, or a machine that slept, looks late. (On files this happens only if somebody removes
+// files that must stay, or on a filesystem that is not local; then the loss may show only at
+// the end, as an error of Run.) So what a leader writes must carry the fence, and the storage
+// must refuse smaller ones:
 //
 //	fence, err := lock.HoldOf(ctx).Fence()
 //
@@ -36,10 +36,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// Candidate is one who wants to lead. Locker and Key must be set; all candidates name the
-// same lock.
+// Candidate campaigns for the lead. Locker and Key must be set; all candidates name the same
+// lock.
 type Candidate struct {
 	Locker lock.Locker
 	Key    lock.Key
@@ -75,7 +76,7 @@ func (c Candidate) Run(ctx context.Context, lead func(context.Context) error) er
 	wait := minPause
 	for {
 		var began time.Time
-		err := lock.Do(ctx, c.Locker, c.Key, func(ctx context.Context) error {
+		err := lock.Do(ctx, c.Locker, c.Key, func(ctx context.Context, _ lock.Hold) error {
 			began = time.Now()
 			return lead(ctx)
 		})
@@ -114,30 +115,25 @@ func ended(ctx context.Context, err error) error {
 	return errors.Join(fmt.Errorf("%w: %w", ctx.Err(), cause), err)
 }
 
-// Leader returns who leads, as List shows it; nil if that is nobody. By the time that the
-// caller reads it, it may be another.
-func (c Candidate) Leader(ctx context.Context) (*lock.Entry, error) {
-	var errs []error
-	for e, err := range c.Locker.List(ctx) {
-		switch {
-		case err != nil: // maybe of another lock
-			errs = append(errs, err)
-		case e.Key == c.Key && e.Granted && e.State != lock.StateDead:
-			return &e, nil
-		}
+// Leader returns the lock of the leader, as Inspect shows it; nil if there is none. By the time
+// that the caller reads it, another may lead.
+func (c Candidate) Leader(ctx context.Context) (*lock.Status, error) {
+	s, err := c.Locker.Inspect(ctx, c.Key)
+	if err != nil || s.State == evidence.Free || s.State == evidence.Dead {
+		return nil, err
 	}
-	return nil, errors.Join(errs...)
+	return &s, nil
 }
 
 // watchEvery is how often Leaders looks, more or less.
 const watchEvery = time.Second
 
-// Leaders yields who leads, now, and then whenever that has changed, nil for nobody, until
-// ctx ends. It looks about once a second, and so misses who leads for less. An error is
-// yielded, and the watch goes on.
-func (c Candidate) Leaders(ctx context.Context) iter.Seq2[*lock.Entry, error] {
-	return func(yield func(*lock.Entry, error) bool) {
-		var last *lock.Entry
+// Leaders yields the leader (nil for none) now, and then whenever that has changed, until ctx
+// ends. It looks about once a second, and so may miss a leader of less. An error is yielded,
+// and the watch goes on.
+func (c Candidate) Leaders(ctx context.Context) iter.Seq2[*lock.Status, error] {
+	return func(yield func(*lock.Status, error) bool) {
+		var last *lock.Status
 		for first := true; ctx.Err() == nil; {
 			now, err := c.Leader(ctx)
 			switch {
@@ -161,10 +157,24 @@ func (c Candidate) Leaders(ctx context.Context) iter.Seq2[*lock.Entry, error] {
 	}
 }
 
-// same reports whether two looks have seen one holding of the lock.
-func same(a, b *lock.Entry) bool {
-	if a == nil || b == nil || a.Info == nil || b.Info == nil {
+// same reports whether two looks have seen the same holding of the lock.
+func same(a, b *lock.Status) bool {
+	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Info.PID == b.Info.PID && a.Info.Hostname == b.Info.Hostname && a.Info.Nonce == b.Info.Nonce
+	x, y := leader(a), leader(b)
+	return x.PID == y.PID && x.Hostname == y.Hostname && x.Nonce == y.Nonce
+}
+
+// leader is what is known of the holder.
+func leader(s *lock.Status) evidence.Claim {
+	switch {
+	case s.Info != nil:
+		return *s.Info
+	case s.Gone != nil: // its children lead on
+		return *s.Gone
+	case len(s.Processes) > 0:
+		return evidence.Claim{PID: s.Processes[0].PID}
+	}
+	return evidence.Claim{}
 }

@@ -3,7 +3,7 @@ package elect_test
 import (
 	"context"
 	"errors"
-	"iter"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,13 +11,14 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/elect"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // stand is an engine of which the test says what it does.
 type stand struct {
 	lock.Locker // nil
 	acquire     func() error
-	list        func(yield func(lock.Entry, error) bool)
+	inspect     func() (lock.Status, error)
 }
 
 func (s stand) Acquire(ctx context.Context, _ lock.Key) (lock.Hold, error) {
@@ -29,7 +30,12 @@ func (s stand) Acquire(ctx context.Context, _ lock.Key) (lock.Hold, error) {
 	return had{}, ctx.Err()
 }
 
-func (s stand) List(context.Context) iter.Seq2[lock.Entry, error] { return s.list }
+func (s stand) Inspect(_ context.Context, asked lock.Key) (lock.Status, error) {
+	if asked != key {
+		return lock.Status{}, fmt.Errorf("asked for %v", asked)
+	}
+	return s.inspect()
+}
 
 // had is a lock that is held.
 type had struct{ lock.Hold }
@@ -127,6 +133,20 @@ func TestEnds(t *testing.T) {
 	if err == nil || err.Error() != "why it ends\ncontext canceled" {
 		t.Errorf("%q", err)
 	}
+	// A leader that only says why is no reason to leave out that it was called off.
+	ctx, cancel = context.WithCancelCause(t.Context())
+	err = elect.Run(ctx, stand{}, key, func(ctx context.Context) error {
+		cancel(why)
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+		t.Errorf("%q", err)
+	}
+	// One that has done its work has, though the context has ended by then.
+	ctx, cancel = context.WithCancelCause(t.Context())
+	if err := elect.Run(ctx, stand{}, key, func(context.Context) error { cancel(why); return nil }); err != nil {
+		t.Errorf("done, and called off: %v", err)
+	}
 }
 
 // TestNoCampaign_OfLead: an error of the leader is its own, whatever it matches: another campaign
@@ -145,35 +165,20 @@ func TestNoCampaign_OfLead(t *testing.T) {
 	}
 }
 
-// TestLeader_Among: the leader is whoever holds this lock, and not a waiter, nor another lock's;
-// what can't be read may be of another lock, and hides nobody.
-func TestLeader_Among(t *testing.T) {
-	entry := func(key lock.Key, granted bool, pid int) lock.Entry {
-		return lock.Entry{Key: key, Granted: granted, State: lock.StateHeld, Info: &lock.LockInfo{PID: pid}}
-	}
-	all := []lock.Entry{
-		entry(lock.Key{Space: key.Space, Name: "other"}, true, 1), entry(lock.Key{Space: "other", Name: key.Name}, true, 2),
-		entry(key, false, 3), entry(key, true, 4),
-	}
-	list := func(entries []lock.Entry, err error) elect.Candidate {
-		return elect.Candidate{Key: key, Locker: stand{list: func(yield func(lock.Entry, error) bool) {
-			if err != nil && !yield(lock.Entry{}, err) {
-				return
-			}
-			for _, e := range entries {
-				if !yield(e, nil) {
-					return
-				}
-			}
+// TestLeader_Who: whoever holds the lock leads, or may; nobody leads of a free one, or a dead
+// holder's.
+func TestLeader_Who(t *testing.T) {
+	for state, leads := range map[evidence.State]bool{evidence.Held: true, evidence.Unknown: true, evidence.Dead: false, evidence.Free: false} {
+		c := elect.Candidate{Key: key, Locker: stand{inspect: func() (lock.Status, error) {
+			return lock.Status{State: state, Info: &evidence.Claim{PID: 4}}, nil
 		}}}
+		if s, err := c.Leader(t.Context()); (s != nil) != leads || leads && s.Info.PID != 4 || err != nil {
+			t.Errorf("%s: %+v leads, %v", state, s, err)
+		}
 	}
-	for _, err := range []error{nil, errMine} {
-		if e, got := list(all, err).Leader(t.Context()); e == nil || e.Info.PID != 4 || got != nil {
-			t.Errorf("%+v leads, %v", e, got)
-		}
-		if e, got := list(all[:3], err).Leader(t.Context()); e != nil || !errors.Is(got, err) {
-			t.Errorf("%+v leads, %v; want nobody, %v", e, got, err)
-		}
+	c := elect.Candidate{Key: key, Locker: stand{inspect: func() (lock.Status, error) { return lock.Status{}, errMine }}}
+	if s, err := c.Leader(t.Context()); s != nil || err != errMine {
+		t.Errorf("%+v leads, %v", s, err)
 	}
 }
 
@@ -181,20 +186,20 @@ func TestLeader_Among(t *testing.T) {
 // last, too; an error is told, and the watch goes on.
 func TestLeaders_Each(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		held := func(nonce string) func(func(lock.Entry, error) bool) {
-			return func(yield func(lock.Entry, error) bool) {
-				yield(lock.Entry{Key: key, Granted: true, State: lock.StateHeld, Info: &lock.LockInfo{PID: 1, Nonce: nonce}}, nil)
+		held := func(nonce string) func() (lock.Status, error) {
+			return func() (lock.Status, error) {
+				return lock.Status{Key: key, State: evidence.Held, Info: &evidence.Claim{PID: 1, Nonce: nonce}}, nil
 			}
 		}
-		looks := []func(func(lock.Entry, error) bool){
+		looks := []func() (lock.Status, error){
 			held("a"), held("a"),
-			func(yield func(lock.Entry, error) bool) { yield(lock.Entry{}, errMine) },
+			func() (lock.Status, error) { return lock.Status{}, errMine },
 			held("a"), held("b"), held("b"), held("a"), held("the end"),
 		}
 		n := 0
-		c := elect.Candidate{Key: key, Locker: stand{list: func(yield func(lock.Entry, error) bool) {
+		c := elect.Candidate{Key: key, Locker: stand{inspect: func() (lock.Status, error) {
 			n++
-			looks[min(n, len(looks))-1](yield)
+			return looks[min(n, len(looks))-1]()
 		}}}
 		var told []string
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for who misses the end
@@ -210,6 +215,58 @@ func TestLeaders_Each(t *testing.T) {
 			}
 		}
 		if want := []string{"a", "mine", "b", "a", "the end"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// TestLeaders_End: what a look fails at because the watch is called off is nothing to tell.
+func TestLeaders_End(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := elect.Candidate{Key: key, Locker: stand{inspect: func() (lock.Status, error) {
+		cancel()
+		return lock.Status{}, ctx.Err()
+	}}}
+	for e, err := range c.Leaders(ctx) {
+		t.Errorf("told %+v, %v", e, err)
+	}
+}
+
+// TestLeaders_Who runs on a clock of its own: processes of two hosts that have one pid, and no
+// nonce, are two leaders; so are two of which only the kernel, or the server, tells the pid.
+func TestLeaders_Who(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claim := func(host string) lock.Status {
+			return lock.Status{State: evidence.Held, Info: &evidence.Claim{PID: 1, Hostname: host}}
+		}
+		seen := func(pid int) lock.Status {
+			return lock.Status{State: evidence.Held, Processes: []lock.Process{{PID: pid}}}
+		}
+		gone := seen(9)
+		gone.Gone = &evidence.Claim{PID: 8}
+		looks, n := []lock.Status{
+			claim("a"), claim("a"), claim("b"), claim("b"), seen(2), seen(2), seen(3), {State: evidence.Held}, {State: evidence.Held}, gone, gone,
+		}, 0
+		c := elect.Candidate{Key: key, Locker: stand{inspect: func() (lock.Status, error) {
+			n++
+			return looks[min(n, len(looks))-1], nil
+		}}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var told []string
+		for s, err := range c.Leaders(ctx) {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case s.Info != nil:
+				told = append(told, s.Info.Hostname)
+			case len(s.Processes) > 0:
+				told = append(told, fmt.Sprint(s.Processes[0].PID))
+			default:
+				told = append(told, "?")
+			}
+		}
+		if want := []string{"a", "b", "2", "3", "?", "9"}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}
 	})

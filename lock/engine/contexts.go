@@ -1,4 +1,4 @@
-// Package engine is for those who write engines: other means to lock, behind the interface
+// Package engine is for authors of engines: other means to lock, behind the interface
 // lock.Locker, such as package pg's. Users of locks do not need it.
 //
 // An engine has Acquire, TryAcquire and List, as lock.Locker describes them. Each of its
@@ -6,12 +6,12 @@
 //
 //   - before it asks for a lock, the engine looks whether the caller holds it already:
 //     HoldOf(ctx, identity), where identity is a value of a type of the engine's own that
-//     names the lock. If so, it returns an *lock.ErrLocked that matches
+//     names the lock. If so, it returns a *lock.LockedError that matches
 //     lock.ErrReentrant;
 //   - when it has the lock, it calls NewContexts, with the hold, which is a lock.Hold;
 //   - the hold's Context and Lost are those of its Contexts;
-//   - whoever finds out that the lock is lost calls Lose, with a cause that matches
-//     lock.ErrLost;
+//   - when the engine finds out that the lock is lost, it calls Lose, with a cause that
+//     matches lock.ErrLost;
 //   - Release calls End;
 //   - its Fence is NextFence of the lock's last one, and is kept before it is returned.
 //
@@ -24,9 +24,9 @@ import (
 	"sync"
 )
 
-// Contexts are the contexts that carry one hold, and end when it is lost. Acquiring the
-// same lock again under one of them is found out. The methods may be called by several
-// goroutines at once.
+// Contexts are the contexts that carry one hold, and end when it is lost. They show when a
+// caller acquires the same lock again under one of them. The methods may be called by
+// several goroutines at once.
 type Contexts struct {
 	hold any
 	is   func(identity any) bool

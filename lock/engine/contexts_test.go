@@ -59,6 +59,18 @@ func TestContexts_Lose(t *testing.T) {
 	}
 }
 
+// TestContexts_LostBefore: Lost is closed by a Lose that comes after it was asked for.
+func TestContexts_LostBefore(t *testing.T) {
+	contexts, _ := named("a")
+	lost := contexts.Lost()
+	contexts.Lose(errGone)
+	select {
+	case <-lost:
+	default:
+		t.Error("Lost is not closed")
+	}
+}
+
 func TestContexts_End(t *testing.T) {
 	contexts, _ := named("a")
 	mine := errors.New("cause of the parent")
@@ -124,6 +136,22 @@ func TestHoldOf(t *testing.T) {
 	contextsA2, a2 := named("a")
 	ctx = contextsA2.Context(ctx)
 	wants("a", a2)
+}
+
+// TestInnermost: the innermost hold, over or not.
+func TestInnermost(t *testing.T) {
+	contextsA, _ := named("a")
+	contextsB, b := named("b")
+	ctx := context.WithoutCancel(contextsB.Context(contextsA.Context(t.Context())))
+	for range 2 {
+		if got := engine.Innermost(ctx); got != any(b) {
+			t.Errorf("%v, want %v", got, b)
+		}
+		contextsB.End()
+	}
+	if got := engine.Innermost(t.Context()); got != nil {
+		t.Errorf("a context of no hold has %v", got)
+	}
 }
 
 // counting is a parent that counts who waits for its end.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -20,8 +21,8 @@ import (
 // Lease. A Locker has one lease, and all its keys are under it.
 //
 //	L1  It asks for more time every quarter of the lease. It believes in the lease for nine
-//	    tenths of it, counted from when the last request that was answered was sent, by a
-//	    clock that nobody sets and that goes on in sleep (clock.go).
+//	    tenths of it, counted from when the last answered request was sent. The clock for
+//	    that is set by nobody, and goes on in sleep (clock.go).
 //	L2  What it holds is lost at that moment, or when the cluster says that the lease has
 //	    gone. A lease that is lost stays lost: whatever is answered later.
 //
@@ -34,11 +35,11 @@ import (
 //
 // Queue. A lock is a folder. Each acquisition puts one key of its own there. Its name is the
 // lease's id, and a number that no other acquisition of the Locker has. The number is used
-// again once the key is known to be gone: the index of the cluster keeps each name until it
-// is compacted, and a look at a lock goes past all of them.
+// again once the key is known to be gone: the cluster's index keeps each name until it is
+// compacted, and a look at a lock goes past all of them.
 //
 //	Q1  One transaction puts the key, and reads the last key before it that is in its way:
-//	    for a writer any, for a reader a writer's. To try puts the key only if there is none.
+//	    for a writer any, for a reader a writer's. A try puts the key only if there is none.
 //	Q2  If there is none, it has the lock. Else it waits until that key has gone (Q5), then
 //	    looks at one revision for its own key, and for the last one in its way that was
 //	    created before it; and so on.
@@ -48,58 +49,57 @@ import (
 //
 // Two keys of one name are told apart by their create revisions.
 //
-// Creation revisions order the keys, and no key ever comes before one that is there. So who
-// finds nobody before them, once, has the lock until their own key goes: a writer after all
-// others, a reader after all writers.
+// Create revisions order the keys, and no key ever comes before one that is there. So an
+// acquisition that finds no key in its way, once, has the lock until its own key goes: a writer
+// after all others, a reader after all writers.
 //
 //	Q5  A wait for a key to go is a watch from the revision after that at which the key was
 //	    seen. When the watch ends for whatever reason (the leader is gone, the connection,
 //	    the revision was compacted, the token has expired), or says nothing for a lease's
 //	    time, the key is looked for, and watched from there.
 //
-// Holds. Who holds waits likewise for their own key to go (by hand): then the lock is lost.
+// Holds. A holder waits likewise for its own key to go (by hand): then the lock is lost.
 //
-// Answers that are lost. A request without an answer is sent again. It can be under way all
-// the same, and arrive after its successor, or when nobody wants the lock any more.
+// Lost answers. A request without an answer is sent again. The first may still be under way,
+// and arrive after its successor, or when nobody wants the lock any more.
 //
 //	E1  Q1 that is sent again does nothing if its key is there.
 //	E2  The Locker has a key of its own. Its modification revision is the epoch. Q1 does
 //	    nothing if the epoch is not that which it names.
-//	E3  Who has sent a Q1 that was not answered puts the Locker's key in the transaction in
-//	    which they delete their own. From then on there is a later epoch: the request has
-//	    been carried out, or never will be. The number is not used again.
+//	E3  If a Q1 was not answered, the transaction that deletes the acquisition's key puts the
+//	    Locker's key, too. From then on there is a later epoch: the request has been carried
+//	    out, or never will be. The number is not used again.
 //
-// Whatever is sent again is one request, so that a client that asks one member after the
-// other does not meet the one that is silent each time. The Locker's key goes with the
-// lease, so that nothing is put for a lease that has gone.
+// Whatever is sent again is one request: so a client that asks one member after the other
+// does not meet a silent one each time. The Locker's key goes with the lease, so that nothing
+// is put for a lease that has gone.
 //
-// Cancel. Who stops waiting deletes their key (Q4, E3). If that can't be done at once, it
+// Cancel. A waiter that gives up deletes its key (Q4, E3). If that can't be done at once, it
 // goes on in the background until it is done, or the lease has gone, and the key with it.
 
-// Acquire takes the lock, waiting behind all who came before for as long as ctx allows.
+// Acquire acquires the lock, waiting behind all earlier callers for as long as ctx allows.
 //
-// When ctx ends while it waits nothing is held, and the error is an *lock.ErrLocked that
-// names who has the lock, as far as that can be told, and matches lock.ErrTimeout and
+// When ctx ends while it waits, nothing is held. The error is then a *lock.LockedError, names
+// the holder as far as that is known, and matches lock.ErrTimeout and
 // context.DeadlineExceeded, or context.Canceled. A cluster that gives no answer for ten
-// seconds, or the time of a lease that is longer, and whatever else goes wrong, ends the wait.
-// A wait outlives the loss of the lease, but has to begin again, behind those who are there.
+// seconds, or the time of a longer lease, ends the wait, as does any other failure. A wait
+// outlives the loss of the lease, but begins again, behind all that are there.
 func (l *Locker) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, false)
 }
 
-// TryAcquire takes the lock if nobody has it, or waits for it.
+// TryAcquire acquires the lock if nobody has it or waits for it.
 func (l *Locker) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, true)
 }
 
-// AcquireShared is Acquire for a lock that any number of readers can have together, and none
+// AcquireShared is Acquire for a shared lock: any number of readers have it together, and none
 // beside an exclusive holder. A shared lock has no fence.
 func (l *Locker) AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, shared, false)
 }
 
-// TryAcquireShared is TryAcquire for a shared lock, which waiting readers are not in the way
-// of.
+// TryAcquireShared is TryAcquire for a shared lock. Waiting readers are not in its way.
 func (l *Locker) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, shared, true)
 }
@@ -115,12 +115,12 @@ type attempt struct {
 
 	lease *lease
 	place
-	info  lock.LockInfo
+	info  evidence.Claim
 	value string
 
-	waited bool           // somebody was in the way
-	told   bool           // the Observer has been told so
-	holder *lock.LockInfo // who had the lock at the last look; nil if nobody knows
+	waited bool            // somebody was in the way
+	told   bool            // Observe has been told so
+	holder *evidence.Claim // at the last look; nil if unknown
 }
 
 // place is a key of ours in a queue.
@@ -175,10 +175,10 @@ func (a *attempt) reentrant(ctx context.Context) error {
 		return nil
 	}
 	info := hold.Info()
-	return &lock.ErrLocked{Path: a.key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
+	return &lock.LockedError{Status: lock.Status{Key: a.key, Path: a.key.String(), Info: &info, State: evidence.Held, Evidence: evidence.SameProcess}, Cause: lock.ErrReentrant}
 }
 
-// run goes on until it is over, with one key after the other if they go.
+// run acquires, or fails. If its key goes, it begins again with another.
 func (a *attempt) run(ctx context.Context) (*Hold, error) {
 	for {
 		le, err := a.locker.leased(ctx)
@@ -189,7 +189,7 @@ func (a *attempt) run(ctx context.Context) (*Hold, error) {
 				return held, nil
 			}
 		}
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		switch {
 		case errors.As(err, &locked):
 			return nil, locked
@@ -278,10 +278,10 @@ func (a *attempt) enter(ctx context.Context) (before *rival, err error) {
 	return nil, a.never(errAgain)
 }
 
-// leavePatience bounds how long who gives up waits for their key to be gone.
+// leavePatience bounds how long an acquisition that gives up waits for its key to be gone.
 const leavePatience = 500 * time.Millisecond
 
-// never sees to it that no key comes of what was asked for.
+// never makes sure that no key comes of what was asked for.
 func (a *attempt) never(why error) error {
 	if a.doubt {
 		a.leave()
@@ -348,10 +348,10 @@ func there(kvs []*mvccpb.KeyValue, created int64) bool {
 	return len(kvs) > 0 && kvs[0].CreateRevision == created
 }
 
-// leave deletes our key, and looks who has the lock.
+// leave deletes our key, and looks for the holder.
 func (a *attempt) leave() {
 	gone := make(chan struct{})
-	le, p := a.lease, a.place // which nobody else uses from here on
+	le, p := a.lease, a.place // nobody else uses these from here on
 	a.locker.users.Add(1)     // Close waits for the caller already
 	go func() {
 		defer a.locker.users.Done()
@@ -365,38 +365,37 @@ func (a *attempt) leave() {
 	}
 }
 
-// lookWho looks who has the lock, if that can be told soon.
+// lookWho looks for the holder, if that takes no long time.
 func (a *attempt) lookWho() {
 	limited, cancel := context.WithTimeout(clientv3.WithRequireLeader(a.lease.ctx), leavePatience)
 	defer cancel()
 	if answer, err := a.locker.client.Get(limited, a.folder, clientv3.WithFirstCreate()...); err == nil {
 		a.holder = firstClaim(answer.Kvs)
-		a.waited = a.waited || len(answer.Kvs) > 0 // whether we were told so or not
+		a.waited = a.waited || len(answer.Kvs) > 0 // even if Q1 was not answered
 	}
 }
 
-// tell tells an Observer, once, that a wait has begun.
+// tell tells Observe, once, that a wait has begun.
 func (a *attempt) tell() {
-	if a.locker.options.Observer == nil || a.told {
+	if a.locker.options.Observe == nil || a.told {
 		return
 	}
 	a.told = true
 	a.lookWho()
-	a.locker.observe(lock.Event{Kind: lock.EventWaiting, Path: a.key.String(), Info: a.holder, Evidence: EvidenceLeaseHolds})
+	a.locker.observe(lock.Event{Kind: lock.EventWaiting, Status: lock.Status{Path: a.key.String(), Info: a.holder, Evidence: EvidenceLeaseHolds}})
 }
 
-func firstClaim(kvs []*mvccpb.KeyValue) *lock.LockInfo {
+func firstClaim(kvs []*mvccpb.KeyValue) *evidence.Claim {
 	if len(kvs) == 0 {
 		return nil
 	}
 	return readClaim(kvs[0].Value)
 }
 
-// locked describes who is in the way.
-func (a *attempt) locked() *lock.ErrLocked {
-	return &lock.ErrLocked{
-		Path: a.key.String(), Info: a.holder, Shared: a.holder != nil && a.holder.Mode == shared.name,
-		State: lock.StateHeld, Evidence: EvidenceLeaseHolds,
+// locked describes the holder in the way.
+func (a *attempt) locked() *lock.LockedError {
+	return &lock.LockedError{
+		Status: lock.Status{Key: a.key, Path: a.key.String(), Info: a.holder, Shared: a.holder != nil && a.holder.Mode == shared.name, State: evidence.Held, Evidence: EvidenceLeaseHolds},
 		Advice: fmt.Sprintf("etcdctl get --prefix %q tells who has it, and who waits; etcdctl del KEY takes it from them, who are told", a.folder),
 	}
 }

@@ -17,9 +17,9 @@ func readClock() instant {
 	return instant{sinceBoot(), now.Sub(programStart), time.Duration(now.UnixNano())}
 }
 
-// since is how much time has passed. Where the system does not tell, it is the greater of
-// what the monotonic and the wall clock say: a clock that is set forward then costs a lease,
-// and nothing makes a lease longer.
+// since is how much time has passed. Where the system does not tell, the monotonic or the wall
+// clock decides, whichever says more: a clock that is set forward then costs a lease, and
+// nothing makes a lease longer.
 func (i instant) since(earlier instant) time.Duration {
 	if i.boot != 0 && earlier.boot != 0 {
 		return i.boot - earlier.boot

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/etcd"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/locktest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -83,7 +84,7 @@ func revokeOf(t *testing.T, admin *clientv3.Client, pid int) {
 	answer, err := admin.Get(limited(t), lockers, clientv3.WithPrefix())
 	check(t, err)
 	for _, kv := range answer.Kvs {
-		var owner lock.LockInfo
+		var owner evidence.Claim
 		if json.Unmarshal(kv.Value, &owner) == nil && owner.PID == pid {
 			_, _ = admin.Revoke(limited(t), clientv3.LeaseID(kv.Lease)) // if it is still there
 		}

@@ -1,18 +1,17 @@
-// Package etcd is holdfast's engine on etcd (3.4 or later): the same locks, for those who
-// have outgrown one machine and run a cluster anyway.
+// Package etcd is holdfast's engine on etcd (3.4 or later): the same locks, for programs that
+// have outgrown one machine, where there is a cluster anyway.
 //
 //	locks, err := etcd.Open(ctx, etcd.Options{Client: client})
 //	if err != nil {
 //		return err
 //	}
 //	defer locks.Close()
-//	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context) error { ... })
+//	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context, held lock.Hold) error { ... })
 //
-// A lock is a queue of keys, in the order in which they were created: who is first has it.
+// A lock is a queue of keys, in the order in which they were created: the first has it.
 // Each waiter watches only the key before its own, so a release wakes one. Readers wait for
-// the writers before them; writers, for all. All keys are below one prefix
-// (Options.Prefix), which is all that a user of the cluster needs the right to read and
-// write:
+// the writers before them; writers, for all. All keys are below one prefix (Options.Prefix).
+// A user of the cluster needs the right to read and write only that:
 //
 //	etcdctl role grant-permission app readwrite --prefix=true holdfast/
 //	etcdctl get --prefix holdfast/locks/agent/42/
@@ -23,15 +22,15 @@
 // cluster can't be heard for nine tenths of the lease, Hold.Lost of all its holds is closed
 // and their contexts end, with lock.ErrLost: before the cluster gives the locks to others.
 // That is counted from the sending of the last sign of life that was answered, by a clock
-// that goes on while the machine sleeps (Linux; elsewhere by the wall clock too). So it is
-// for a lease that was revoked, and for a single lock whose key was deleted by hand, as soon
-// as the cluster says so.
+// that goes on while the machine sleeps (Linux; elsewhere by the wall clock too). The same
+// happens when the lease was revoked, and to a single lock when its key was deleted by hand,
+// as soon as the cluster says so.
 //
 // A process that dies, or is stopped for longer than the lease, loses its locks. One that
 // goes on after it was stopped knows of its loss an instant later, and after the sleep of
 // its machine within a twentieth of the lease: until then it may work beside its successor.
-// So may one in a virtual machine that was itself stopped, whose clocks do not know. The
-// fence is for them.
+// So may one in a virtual machine that was itself stopped: its clocks do not show that. The
+// fence is for these cases.
 //
 // A change of leader, a member that is cut off, a watch that ends, a revision that was
 // compacted and a token that has expired are survived, if the cluster answers within the
@@ -41,8 +40,8 @@
 // # Fence
 //
 // Hold.Fence is raised in a key of the lock's own, below fences/, by the rule that all engines
-// have (engine.NextFence). To refuse a writer who comes too late, keep it where you write, and
-// refuse smaller ones. The keys stay, one for each lock whose holder has asked; PurgeFences
+// have (engine.NextFence). To refuse a late writer, keep it where you write, and refuse smaller
+// ones. The keys stay, one for each lock whose holder has asked; PurgeFences
 // removes those that are old. What you write to the same cluster needs no number: the
 // transaction itself can ask whether the lock is ours.
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,7 +14,10 @@ import (
 
 // EvidenceLeaseHolds is the evidence for a holder: the cluster drops the key of a lease that
 // nobody keeps alive.
-const EvidenceLeaseHolds lock.Evidence = "a lease of the cluster holds the lock"
+const EvidenceLeaseHolds evidence.Evidence = "a lease of the cluster holds the lock"
+
+// EvidenceNoLease is the evidence for a free lock.
+const EvidenceNoLease evidence.Evidence = "no lease of the cluster has it"
 
 // Why a lock is lost.
 var (
@@ -26,8 +30,8 @@ var (
 
 var (
 	errClosed = errors.New("the Locker is closed")
-	// errAgain says that our key, or the lease that it was made under, has gone while we
-	// waited, and that the wait begins anew.
+	// errAgain says that our key, or its lease, has gone while we waited, and that the wait
+	// begins anew.
 	errAgain = errors.New("the place in the queue has gone")
 )
 
@@ -41,8 +45,8 @@ func codeOf(err error) codes.Code {
 }
 
 // definite reports whether an error says that the request has done nothing, and that asking
-// again would not help. Of all others it can't be told whether the request was carried out,
-// or still will be.
+// again would not help. After any other error, the request may have been carried out, or still
+// will be.
 func definite(err error) bool {
 	switch codeOf(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,

@@ -28,10 +28,9 @@ func Example() {
 	}
 	defer locks.Close()
 
-	err = lock.Do(ctx, locks, lock.Key{Space: "account", Name: "42"}, func(ctx context.Context) error {
+	err = lock.Do(ctx, locks, lock.Key{Space: "account", Name: "42"}, func(ctx context.Context, held lock.Hold) error {
 		// ctx ends, with lock.ErrLost, if the cluster or the network fails us.
-		held := lock.HoldOf(ctx).(*etcd.Hold)
-		done, err := client.Txn(ctx).If(held.IsOwner()).Then(clientv3.OpPut("account/42", "100")).Commit()
+		done, err := client.Txn(ctx).If(held.(*etcd.Hold).IsOwner()).Then(clientv3.OpPut("account/42", "100")).Commit()
 		if err == nil && !done.Succeeded {
 			err = errors.New("a later holder may have written")
 		}

@@ -15,15 +15,14 @@ import (
 )
 
 // The fence of a lock is a key, in decimal, under no lease, from when a holder first asks for
-// one. It is read, and raised by a transaction that does nothing unless the key is as it was
-// read, and the lock still the holder's. So a request that is sent again, or arrives late,
-// gives nobody a number that somebody has: what it has raised is raised once more.
+// one. It is read, and then raised by a transaction. That does nothing unless the key is as it
+// was read, and the lock still the holder's. So a request that is sent again, or arrives late,
+// gives no number out twice: what it has raised is raised once more.
 
-// Fence returns a number that is greater than that of every earlier holder of this lock who
-// asked for one: engine.NextFence. It is asked for at the first call, within five seconds, and
-// nobody can have it who has lost the lock: that is lock.ErrLost. One out of all reason that
-// lies in the cluster is an error with the command that cures it. A shared lock has none
-// (errors.ErrUnsupported).
+// Fence returns a greater number than every earlier holder of this lock was given:
+// engine.NextFence. The first call asks for it, within five seconds. After a loss it is
+// lock.ErrLost. If a number out of all reason lies in the cluster, the error has the command
+// that cures it. A shared lock has no fence (errors.ErrUnsupported).
 func (h *Hold) Fence() (int64, error) {
 	if h.info.Mode == shared.name {
 		return 0, fmt.Errorf("etcd: fence of %s: readers have none: %w", h.key, errors.ErrUnsupported)
@@ -101,7 +100,7 @@ func nextFence(read []*mvccpb.KeyValue) (fence, seen int64, err error) {
 	if len(read) > 0 {
 		seen = read[0].ModRevision
 		if last, err = strconv.ParseInt(string(read[0].Value), 10, 64); err != nil || last < 0 {
-			return 0, 0, fmt.Errorf("%q is no fence", read[0].Value)
+			return 0, 0, fmt.Errorf("%q is no fence: delete the key to begin anew, with the time of day, while nobody has the lock", read[0].Value)
 		}
 	}
 	fence, err = engine.NextFence(last, time.Now())
@@ -118,15 +117,15 @@ const minUnused = 24 * time.Hour
 
 // PurgeFences forgets the fences that were given so long ago, a day or more, and returns how
 // many: there is one for each lock whose holder has ever asked. The next ones go on from the
-// time of day, which only a clock that is set back by more could rewind. It may be called at
-// any time.
+// time of day, and only a clock that is set back by more could rewind them. It may be called
+// at any time.
 func (l *Locker) PurgeFences(ctx context.Context, unused time.Duration) (n int64, err error) {
 	if unused < minUnused {
 		return 0, fmt.Errorf("etcd: %w: fences unused for %v; at least %v", lock.ErrInvalidName, unused, minUnused)
 	}
 	before := time.Now().Add(-unused).UnixMicro()
 	var failed error
-	err = l.everyKey(ctx, fencesDir, func(kv *mvccpb.KeyValue) bool {
+	err = l.everyKey(ctx, l.options.Prefix+fencesDir, func(kv *mvccpb.KeyValue) bool {
 		if last, err := strconv.ParseInt(string(kv.Value), 10, 64); err != nil || last >= before {
 			return true
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -24,14 +25,14 @@ type Hold struct {
 	key    lock.Key
 	folder string
 	place
-	info     lock.LockInfo
+	info     evidence.Claim
 	since    time.Time
 	contexts *engine.Contexts
 	watched  context.Context // ends with the release
 	unwatch  context.CancelFunc
 	later    *time.Timer // begins the watch
 
-	mu    sync.Mutex // guards what follows, and is had for as long as a release takes
+	mu    sync.Mutex // guards what follows, and is locked for as long as a release takes
 	over  bool
 	fence int64 // 0 until it is asked for
 }
@@ -56,18 +57,18 @@ func (a *attempt) hold() *Hold {
 			h.lose(errDeleted)
 		}
 	})
-	h.locker.observe(lock.Event{Kind: lock.EventAcquired, Path: h.key.String(), Duration: h.since.Sub(a.begun)})
+	h.locker.observe(lock.Event{Kind: lock.EventAcquired, Status: lock.Status{Path: h.key.String()}, Duration: h.since.Sub(a.begun)})
 	return h
 }
 
 func (h *Hold) is(id any) bool { return id == lockID{h.locker.cluster, h.folder} }
 
-// Info tells who has the lock, as List shows it: this process, and since when it has wanted
-// the lock.
-func (h *Hold) Info() lock.LockInfo { return h.info }
+// Info describes the holder, as List shows it: this process, and since when it has wanted the
+// lock.
+func (h *Hold) Info() evidence.Claim { return h.info }
 
-// IsOwner is the condition for a transaction of yours that it is to do nothing if the lock is
-// not ours any more, whatever we believe.
+// IsOwner is a transaction condition that holds only while the lock is ours, whatever we
+// believe.
 func (h *Hold) IsOwner() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(h.own), "=", h.created)
 }
@@ -80,8 +81,8 @@ func (h *Hold) Lost() <-chan struct{} { return h.contexts.Lost() }
 func (h *Hold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
 
 // Release gives the lock back, within five seconds. Only the first call does so; further
-// ones return nil. If the lock was not ours any more, or if that can't be told, the error
-// matches lock.ErrLost. What the cluster has not confirmed by then is asked for again in the
+// ones return nil. If the lock was not ours any more, or that is unknown, the error matches
+// lock.ErrLost. What the cluster has not confirmed by then is asked for again in the
 // background, until it is done or the lease has run out, so that nobody waits for ever.
 func (h *Hold) Release() error {
 	h.mu.Lock()
@@ -104,7 +105,7 @@ func (h *Hold) Release() error {
 		return fmt.Errorf("etcd: release %s: %w", h.key, context.Cause(h.contexts.Context(context.Background())))
 	default:
 	}
-	h.locker.observe(lock.Event{Kind: lock.EventReleased, Path: h.key.String(), Duration: time.Since(h.since)})
+	h.locker.observe(lock.Event{Kind: lock.EventReleased, Status: lock.Status{Path: h.key.String()}, Duration: time.Since(h.since)})
 	return nil
 }
 
@@ -133,6 +134,6 @@ func (h *Hold) giveBack() error {
 func (h *Hold) lose(why error) {
 	if h.contexts.Lose(fmt.Errorf("etcd: hold %s: %w: %w", h.key, lock.ErrLost, why)) {
 		h.lease.forget(h)
-		h.locker.observe(lock.Event{Kind: lock.EventLost, Path: h.key.String(), Duration: time.Since(h.since)})
+		h.locker.observe(lock.Event{Kind: lock.EventLost, Status: lock.Status{Path: h.key.String()}, Duration: time.Since(h.since)})
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 // What lies below Options.Prefix:
 //
-//	locks/SPACE/NAME/w/ID   who has, or wants, the lock alone
-//	locks/SPACE/NAME/r/ID   who has, or wants, it shared
+//	locks/SPACE/NAME/w/ID   has, or wants, the lock alone
+//	locks/SPACE/NAME/r/ID   has, or wants, it shared
 //	lockers/ID              a Locker that is open; see lease.epoch
 //	fences/SPACE/NAME       the last fence of a lock, in decimal; see fence.go
 //
 // SPACE and NAME are escaped as in the path of a URL, so that neither has a slash. IDs begin
-// with the lease's. But for the fences, every value is a claim, lock.LockInfo as JSON, and
+// with the lease's. But for the fences, every value is a claim, evidence.Claim as JSON, and
 // every key is under the lease of its Locker.
 const (
 	locksDir   = "locks/"
@@ -24,12 +24,12 @@ const (
 	fencesDir  = "fences/"
 )
 
-// mode is how a lock is had.
+// mode is exclusive, or shared.
 type mode struct {
-	name string // LockInfo.Mode
+	name string // evidence.Claim.Mode
 	dir  string
-	// behind is the folder of those that it waits for: for a writer, all who came before;
-	// for a reader, the writers.
+	// behind is the folder of the keys that it waits for: for a writer, all; for a reader, the
+	// writers'.
 	behind string
 }
 
@@ -51,7 +51,7 @@ func (l *Locker) folder(key lock.Key) (string, error) {
 	return l.options.Prefix + locksDir + url.PathEscape(key.Space) + "/" + url.PathEscape(key.Name) + "/", nil
 }
 
-// parse is the way back from a key of etcd's. It is false for what is none of ours.
+// parse reads a key of etcd's. ok is false if that is none of ours.
 func (l *Locker) parse(name string) (key lock.Key, m mode, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(name, l.options.Prefix+locksDir), "/")
 	if len(parts) != 4 {

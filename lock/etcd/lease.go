@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// lease is one of the cluster's, which all keys of a Locker are under, until it is lost. See
+// lease is a lease of the cluster's. All keys of a Locker are under it, until it is lost. See
 // the protocol in acquire.go.
 type lease struct {
 	locker *Locker
 	id     clientv3.LeaseID
 	ttl    time.Duration // as the cluster grants it
-	// self is the key that names the Locker, and whose modification revision is the epoch: E2.
+	// self is the key that names the Locker. Its modification revision is the epoch: E2.
 	self, value string
 
 	ctx    context.Context // ends, with a cause, when the lease is lost
@@ -28,14 +28,14 @@ type lease struct {
 	stream keepAliveStream // of keep's alone
 
 	mu    sync.Mutex // guards what follows
-	heard instant    // when the last request for more time was sent that was answered
+	heard instant    // when the last answered request for more time was sent
 	epoch int64
 	holds map[*Hold]struct{}
-	free  []int // slots that were used, and are not
+	free  []int // slots that were used, and are no more
 	slots int   // how many there have been
 }
 
-// leased returns the lease to acquire under: a new one, if that which was there is lost.
+// leased returns the lease to acquire under: a new one, if the last one is lost.
 func (l *Locker) leased(ctx context.Context) (*lease, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -56,8 +56,8 @@ func (l *Locker) leased(ctx context.Context) (*lease, error) {
 	return le, err
 }
 
-// grant asks for a lease. One that runs out before it is used, as we were stopped, say, is
-// followed by another.
+// grant asks for a lease. If it runs out before it is used (we were stopped, say), grant asks
+// for another.
 func (l *Locker) grant(ctx context.Context) (*lease, error) {
 	for begun := time.Now(); ; {
 		le, err := l.grantOnce(ctx)
@@ -114,8 +114,8 @@ func (le *lease) alive() bool {
 	return false
 }
 
-// guard looks at the clock. Timers stand still while the machine sleeps, so it does that
-// more often than needed without: it is late by a twentieth of the lease at most.
+// guard looks at the clock. Timers stand still while the machine sleeps, so it looks more
+// often than it else would: it is late by a twentieth of the lease at most.
 func (le *lease) guard() {
 	for le.alive() {
 		le.mu.Lock()
@@ -249,8 +249,8 @@ func (le *lease) forget(h *Hold) {
 // name is the lease's id, in names of keys.
 func (le *lease) name() string { return strconv.FormatUint(uint64(le.id), 16) }
 
-// takeSlot gives a number that no other acquisition has: that which was freed last, if there
-// is one, so that few are used.
+// takeSlot gives a number that no other acquisition has: the one that was freed last, if any,
+// so that few are used.
 func (le *lease) takeSlot() int {
 	le.mu.Lock()
 	defer le.mu.Unlock()

@@ -394,6 +394,8 @@ func TestClose(t *testing.T) {
 	}()
 	if o := await(t, "the end of the wait", came); o.err == nil {
 		t.Error("acquired")
+	} else if locked := new(lock.LockedError); errors.As(o.err, &locked) {
+		t.Errorf("a Locker that is closed says that another has the lock: %v", o.err)
 	}
 	select {
 	case <-over:

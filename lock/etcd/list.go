@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -15,19 +16,19 @@ import (
 // listPage is how many keys are asked for at a time.
 const listPage = 1000
 
-// List yields every lock below the prefix that somebody has or waits for, as it was at one
-// revision. CreatedAt is since when they have wanted it. Those who died are there until
-// their lease has run out.
-func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) {
+// List yields every lock below the prefix that has holders or waiters, as it was at one
+// revision. CreatedAt is since when they have wanted it. Dead ones are there until their lease
+// has run out.
+func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
 		var queue []*mvccpb.KeyValue // of one lock
 		var of lock.Key
-		err := l.everyKey(ctx, locksDir, func(kv *mvccpb.KeyValue) bool {
+		err := l.everyKey(ctx, l.options.Prefix+locksDir, func(kv *mvccpb.KeyValue) bool {
 			key, _, ok := l.parse(string(kv.Key))
 			switch {
 			case !ok: // none of ours
 				return true
-			case key != of && !l.yieldLock(of, queue, yield):
+			case key != of && len(queue) > 0 && !yield(l.statusOf(of, queue), nil):
 				return false
 			case key != of:
 				of, queue = key, nil
@@ -38,18 +39,38 @@ func (l *Locker) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
 		switch {
 		case err == errStop:
 		case err != nil:
-			yield(lock.Entry{}, fmt.Errorf("etcd: list: %w", err))
-		default:
-			l.yieldLock(of, queue, yield)
+			yield(lock.Status{}, fmt.Errorf("etcd: list: %w", err))
+		case len(queue) > 0:
+			yield(l.statusOf(of, queue), nil)
 		}
 	}
+}
+
+// Inspect looks at one lock, as List does at all. The error matches lock.ErrInvalidName for a key
+// that Acquire would refuse.
+func (l *Locker) Inspect(ctx context.Context, key lock.Key) (lock.Status, error) {
+	folder, err := l.folder(key)
+	if err != nil {
+		return lock.Status{}, err
+	}
+	var queue []*mvccpb.KeyValue
+	err = l.everyKey(ctx, folder, func(kv *mvccpb.KeyValue) bool {
+		if of, _, ok := l.parse(string(kv.Key)); ok && of == key {
+			queue = append(queue, kv)
+		}
+		return true
+	})
+	if err != nil {
+		return lock.Status{}, fmt.Errorf("etcd: inspect %s: %w", key, err)
+	}
+	return l.statusOf(key, queue), nil
 }
 
 var errStop = errors.New("who lists has seen enough")
 
 // everyKey reads all keys of a folder, in their order, so that those of one lock come together.
 func (l *Locker) everyKey(ctx context.Context, dir string, each func(*mvccpb.KeyValue) bool) error {
-	from, end := l.options.Prefix+dir, clientv3.GetPrefixRangeEnd(l.options.Prefix+dir)
+	from, end := dir, clientv3.GetPrefixRangeEnd(dir)
 	for revision := int64(0); ; {
 		if ctx.Err() != nil {
 			return endOf(ctx)
@@ -78,27 +99,30 @@ func (l *Locker) everyKey(ctx context.Context, dir string, each func(*mvccpb.Key
 	}
 }
 
-// yieldLock yields the holders of one lock, and then its waiters, in the order of the queue.
-func (l *Locker) yieldLock(key lock.Key, queue []*mvccpb.KeyValue, yield func(lock.Entry, error) bool) bool {
+// statusOf tells of the holders of one lock, and of its waiters, in the order of the queue.
+func (l *Locker) statusOf(key lock.Key, queue []*mvccpb.KeyValue) lock.Status {
 	slices.SortFunc(queue, func(a, b *mvccpb.KeyValue) int { return int(a.CreateRevision - b.CreateRevision) })
-	var holders []int // their pids
-	var writer bool   // has one been seen
+	s := lock.Status{Key: key, Path: key.String(), State: evidence.Free, Evidence: EvidenceNoLease}
+	writer := false // has one been seen
 	for i, kv := range queue {
 		_, m, _ := l.parse(string(kv.Key))
-		e := lock.Entry{Key: key, Granted: i == 0 || m == shared && !writer, State: lock.StateHeld, Evidence: EvidenceLeaseHolds, Info: readClaim(kv.Value)}
+		p := lock.Process{Info: readClaim(kv.Value)}
+		if p.Info != nil {
+			p.PID, p.Cmd = p.Info.PID, p.Info.Cmd
+		}
+		if i == 0 || m == shared && !writer {
+			s.State, s.Evidence, s.Shared = evidence.Held, EvidenceLeaseHolds, m == shared
+			s.Processes = append(s.Processes, p)
+		} else {
+			if p.Info != nil {
+				p.Since = p.Info.CreatedAt
+			}
+			s.Waiters = append(s.Waiters, p)
+		}
 		writer = writer || m == exclusive
-		switch {
-		case !e.Granted:
-			e.BlockedBy = holders
-		case e.Info != nil:
-			holders = append(holders, e.Info.PID)
-		}
-		if e.Info != nil && !e.Granted {
-			e.QueryStart = e.Info.CreatedAt
-		}
-		if !yield(e, nil) {
-			return false
-		}
 	}
-	return true
+	if len(s.Processes) == 1 {
+		s.Info = s.Processes[0].Info
+	}
+	return s
 }

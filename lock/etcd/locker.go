@@ -12,25 +12,26 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Options say which cluster, and how. Client must be set.
 type Options struct {
 	// Client leads to the cluster, with the users, TLS and time limits that it was made
-	// with. It stays the caller's, who closes it after the Locker. With a
-	// DialKeepAliveTime of some seconds a connection that is cut is found out as soon.
+	// with. It stays the caller's, to close after the Locker. With a DialKeepAliveTime of
+	// some seconds a connection that is cut is found out as soon.
 	Client *clientv3.Client
-	// Prefix is what all keys begin with: "holdfast/" if it is empty. All who share locks
-	// must name the same one.
+	// Prefix is what all keys begin with: "holdfast/" if it is empty. All programs that share
+	// locks must name the same one.
 	Prefix string
-	// Cmd says what the holder is doing: LockInfo.Cmd.
+	// Cmd says what the holder is doing: evidence.Claim.Cmd.
 	Cmd string
 	// Lease is how long the cluster keeps the locks of a process that it has not heard of: a
 	// second or more, in whole seconds; 0 means ten. The cluster may want more.
 	Lease time.Duration
-	// Observer is told what becomes of the locks.
-	Observer lock.Observer
+	// Observe is told what becomes of the locks.
+	Observe func(lock.Event)
 }
 
 // Locker is the locks of one cluster below one prefix. Its methods may be called by several
@@ -45,7 +46,7 @@ type Locker struct {
 	// watchAfter is when a hold begins to be watched; releasePatience bounds a release.
 	watchAfter, releasePatience time.Duration
 
-	turn  chan struct{} // who has put something in may change lease
+	turn  chan struct{} // to put something in is to have the right to change lease
 	lease *lease
 
 	closing context.Context // ends with Close
@@ -64,9 +65,9 @@ const (
 	minLease      = time.Second
 )
 
-// Open asks the cluster for a lease, and keeps it alive until Close. What is missing, a
-// right to the prefix for one, is an error here. So is a lease of less than a second, or no
-// Client (lock.ErrInvalidName).
+// Open asks the cluster for a lease, and keeps it alive until Close. A right that is missing,
+// say, is an error here. So is a lease of less than a second, or no Client
+// (lock.ErrInvalidName).
 func Open(ctx context.Context, o Options) (*Locker, error) { return open(ctx, o, readClock) }
 
 func open(ctx context.Context, o Options, clock func() instant) (*Locker, error) {
@@ -93,8 +94,8 @@ func open(ctx context.Context, o Options, clock func() instant) (*Locker, error)
 	return l, nil
 }
 
-// Close waits for holds to be released, and ends the lease. Who waits for a lock, or wants
-// one, gets an error.
+// Close waits for holds to be released, and ends the lease. Waiters, and later callers, get
+// an error.
 func (l *Locker) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -110,7 +111,7 @@ func (l *Locker) Close() {
 	l.tasks.Wait()
 }
 
-// use notes somebody for whom Close waits, until they call users.Done.
+// use makes Close wait until the caller calls users.Done.
 func (l *Locker) use() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,13 +122,13 @@ func (l *Locker) use() error {
 	return nil
 }
 
-// patience is how long a step is tried. It is no less than the usual lease: what a short one is
-// for is that the dead are soon followed, and a cluster that elects a leader takes its time.
+// patience is how long a step is tried. It is no less than the usual lease: a short one is
+// there to follow the dead soon, but a cluster that elects a leader takes its time.
 func (l *Locker) patience() time.Duration { return max(l.options.Lease, defaultLease) }
 
 // limit bounds one request, which then ends as cancelled: a quarter of the lease, and twice as
-// long each time that it is tried again. The member is not told how long: that has a price, and
-// it is of no use to it.
+// long each time that it is tried again. The member is not told the limit: that has a price,
+// and no use.
 func (l *Locker) limit(ctx context.Context, tries int) (limited context.Context, done func()) {
 	limited, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	late := time.AfterFunc(min(l.options.Lease/4<<min(tries, 4), l.patience()/4), cancel)
@@ -190,10 +191,10 @@ func (l *Locker) sameInAll() string {
 	return strings.Trim(string(text), "{}")
 }
 
-// claim is what a key says of whom it belongs to. It is put together by hand, as to marshal
-// it is seen in the time that an acquisition takes: 7 % of it.
-func (l *Locker) claim(id string, m mode) (lock.LockInfo, string) {
-	info := lock.LockInfo{
+// claim is what a key says of its owner. It is put together by hand, as marshalling it takes 7 %
+// of an acquisition's time.
+func (l *Locker) claim(id string, m mode) (evidence.Claim, string) {
+	info := evidence.Claim{
 		PID: os.Getpid(), CreatedAt: time.Now().UTC(), Cmd: l.options.Cmd, Nonce: id, Hostname: l.host, Mode: m.name,
 	}
 	text := "{" + l.same + `,"created_at":"` + info.CreatedAt.Format(time.RFC3339Nano) + `","nonce":"` + id + `"`
@@ -204,8 +205,8 @@ func (l *Locker) claim(id string, m mode) (lock.LockInfo, string) {
 }
 
 // readClaim is the way back; nil for what is none.
-func readClaim(value []byte) *lock.LockInfo {
-	info := &lock.LockInfo{}
+func readClaim(value []byte) *evidence.Claim {
+	info := &evidence.Claim{}
 	if json.Unmarshal(value, info) != nil || info.PID <= 0 {
 		return nil
 	}
@@ -213,8 +214,8 @@ func readClaim(value []byte) *lock.LockInfo {
 }
 
 func (l *Locker) observe(e lock.Event) {
-	if l.options.Observer != nil {
+	if l.options.Observe != nil {
 		e.Cmd = l.options.Cmd
-		l.options.Observer.Observe(e)
+		l.options.Observe(e)
 	}
 }

@@ -97,6 +97,27 @@ func TestRequestLateAndCancelled(t *testing.T) {
 	wantNoKeys(t, admin, self)
 }
 
+// TestRequestLateAndLocked: so it is with a lock that another has, and they are told who.
+func TestRequestLateAndLocked(t *testing.T) {
+	w := newWire(t, server)
+	l := open(t, etcd.Options{Client: w.client})
+	k := key()
+	held := acquire(t, open(t, etcd.Options{Cmd: "other"}), k)
+	late, arrive := w.delay("Txn", false)
+	ctx, cancel := context.WithCancel(limited(t))
+	came := begin(l, ctx, k)
+	await(t, "the request", late)
+	cancel()
+	err := await(t, "the end", came).err
+	wantIs(t, err, context.Canceled)
+	var locked *lock.LockedError
+	if !errors.As(err, &locked) || locked.Info == nil || locked.Info.Cmd != "other" {
+		t.Errorf("error is %v, want to be told who has it", err)
+	}
+	check(t, arrive())
+	check(t, held.Release())
+}
+
 // TestNeverAnswered: a cluster that says nothing ends a wait, with an error that is nobody's
 // cancelling.
 func TestNeverAnswered(t *testing.T) {
@@ -172,7 +193,7 @@ func TestAnswerToTryLost(t *testing.T) {
 	held := acquire(t, open(t, etcd.Options{Cmd: "other"}), k)
 	w.loseAnswer("Txn")
 	_, err := l.TryAcquire(limited(t), k)
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &locked) || locked.Info == nil || locked.Info.Cmd != "other" {
 		t.Errorf("error is %v, want to be told who has it", err)
 	}

@@ -154,14 +154,9 @@ func begin(l lock.Locker, ctx context.Context, k lock.Key) <-chan outcome {
 func untilWaiting(t testing.TB, l lock.Locker, k lock.Key, n int) {
 	t.Helper()
 	eventually(t, "who waits is listed", func() bool {
-		waiting := 0
-		for e, err := range l.List(limited(t)) {
-			check(t, err)
-			if e.Key == k && !e.Granted {
-				waiting++
-			}
-		}
-		return waiting == n
+		s, err := l.Inspect(limited(t), k)
+		check(t, err)
+		return len(s.Waiters) == n
 	})
 }
 

@@ -48,7 +48,7 @@ func TestHolderStopped(t *testing.T) {
 	default:
 	}
 	_, err := open(t, etcd.Options{}).TryAcquire(limited(t), k)
-	if _, locked := err.(*lock.ErrLocked); !locked {
+	if _, locked := err.(*lock.LockedError); !locked {
 		t.Error("two have the lock, or ", err)
 	}
 	check(t, held.Release())

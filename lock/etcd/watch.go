@@ -45,11 +45,11 @@ func (le *lease) stillThere(ctx context.Context, r rival) (still bool, at int64,
 	return still, at, err
 }
 
-// watch reports whether the key was seen to go. It returns false when it is over, and that
-// can't be told.
+// watch reports whether the key was seen to go. It returns false when the watch ends without
+// that.
 //
-// A member tells of what was before a watch began every 100 ms (etcd 3.4 to 3.6). So if
-// anything has happened since the key was seen, it is looked for.
+// A member reports what happened before a watch began only every 100 ms (etcd 3.4 to 3.6). So
+// if anything has happened since the key was seen, it is looked for.
 func (le *lease) watch(ctx context.Context, r rival) (gone bool) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), le.ttl)
 	defer cancel()
@@ -71,8 +71,8 @@ func (le *lease) watch(ctx context.Context, r rival) (gone bool) {
 	return false
 }
 
-// remove deletes a key of ours (Q4, E3), and tells whether it was there. Its context is to
-// end with the lease.
+// remove deletes a key of ours (Q4, E3), and reports whether it was there. Its context must end
+// with the lease.
 func (le *lease) remove(ctx context.Context, p *place) (was bool, err error) {
 	err = le.locker.step(ctx, func(ctx context.Context) (err error) {
 		if p.doubt {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock/etcd"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -187,16 +188,10 @@ func TestList(t *testing.T) {
 	listed := func() (granted, waiting int, foreign bool) {
 		for e, err := range l.List(limited(t)) {
 			check(t, err)
-			switch {
-			case e.Key != k:
-				foreign = e.Key.Name == "name" && e.Granted && e.Info == nil
-			case e.Granted:
-				granted++
-			default:
-				waiting++
-				if len(e.BlockedBy) == 0 {
-					t.Errorf("nobody is in the way of %+v", e)
-				}
+			if e.Key == k {
+				granted, waiting = len(e.Processes), len(e.Waiters)
+			} else {
+				foreign = e.Key.Name == "name" && e.State == evidence.Held && e.Info == nil
 			}
 		}
 		return

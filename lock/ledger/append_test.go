@@ -194,12 +194,12 @@ func TestLocked(t *testing.T) {
 func TestAppend_LockRemoved(t *testing.T) {
 	l := filled(t, 1)
 	lost := false
-	l.Observer = observer(func(e lock.Event) {
+	l.Observe = func(e lock.Event) {
 		if e.Kind == lock.EventAcquired {
 			remove(t, l, "ledger.lock")
 		}
 		lost = lost || e.Kind == lock.EventLost
-	})
+	}
 	must(t, l, "2", 2)
 	if !lost {
 		t.Error("the observer was not told")
@@ -211,15 +211,15 @@ func TestAppend_LockRemoved(t *testing.T) {
 	complains(t, err, ledger.ErrSequenceMismatch)
 	complains(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }), lock.ErrLost)
 	empty := fresh(t)
-	empty.Observer = observer(func(e lock.Event) {
+	empty.Observe = func(e lock.Event) {
 		if e.Kind == lock.EventAcquired {
 			remove(t, empty, "ledger.lock")
 		}
-	})
+	}
 	if n, err := empty.AppendBatch(background, nil); n != 0 || !errors.Is(err, lock.ErrLost) { // nothing was appended
 		t.Errorf("no events: %d, %v", n, err)
 	}
-	l.Observer = nil
+	l.Observe = nil
 	holds(t, l, "1", "2", "3")
 }
 

@@ -15,10 +15,10 @@
 //
 //	event-000001.json        the events: immutable, numbered from 1 without gap, JSON;
 //	                         all of one prefix, which need not be this one
-//	ledger.lock              while somebody appends: who, as one JSON object
+//	ledger.lock              while a process appends: its claim, one JSON object
 //	ledger.lock.flock        stays; see package lock
 //	.event-*.tmp             an event that is being written, or was when its writer died
-//	.batch                   there while several events that belong together are published
+//	.batch                   there while several events are published together
 //	.head                    where to look for the head; may be absent, or wrong
 //	.claims                  see package claims; may be absent
 //
@@ -29,7 +29,7 @@
 // dead (see package lock). Age proves nothing here.
 //
 // ledger.lock holds agent_id and acquired_at (RFC 3339) beside the fields of
-// lock.LockInfo.
+// evidence.Claim.
 //
 // .batch is {"id":"...","events":N}: the events that are still to be published are
 // .event-ID-000001.tmp to .event-ID-N.tmp, in this order. .head is

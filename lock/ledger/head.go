@@ -50,27 +50,41 @@ func (l Ledger) writeHint(h hint) {
 	if err != nil {
 		return
 	}
-	f, err := platform.Open(l.path(".head"), os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return
-	}
-	there, err := f.Read(maxHint)
-	// What is no hint may be somebody's file, which another name leads to as well. It is not
-	// written to: a new file takes its place.
-	if _, ok := parseHint(there); !ok && (err != nil || len(there) > 0) {
+	data = append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...)
+	f, err := platform.Open(l.path(".head"), os.O_RDWR)
+	if err == nil && !isHint(f) {
+		// It may be somebody's file, or another name of one, so it is not written to: a new one
+		// takes its place.
 		if errors.Join(f.Close(), platform.Remove(l.path(".head"))) != nil {
 			return
 		}
-		there = nil
-		if f, err = platform.Create(l.path(".head"), false); err != nil {
-			return
-		}
+		err = fs.ErrNotExist
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = platform.Create(l.path(".head"), false)
+	}
+	if err != nil {
+		return
 	}
 	defer f.Close()
-	if len(there) > hintSize {
-		_ = f.Truncate(hintSize) // a later version's, with further fields
+	_ = f.WriteAt(data, 0)
+}
+
+// isHint reports whether a file is a hint as writeHint leaves it, under this name alone.
+func isHint(f *platform.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Links != 1 || info.Size != hintSize {
+		return false
 	}
-	_ = f.WriteAt(append(data, bytes.Repeat([]byte{' '}, max(0, hintSize-len(data)))...), 0)
+	data, err := f.Read(hintSize)
+	var fields map[string]json.RawMessage
+	if err != nil || json.Unmarshal(data, &fields) != nil {
+		return false
+	}
+	_, ok := parseHint(data)
+	_, swept := fields["swept_at"]
+	_, numbered := fields["sequence"]
+	return ok && swept && numbered && len(fields) == 2
 }
 
 // head finds the number of the last event. With a hint, the time for that does not grow

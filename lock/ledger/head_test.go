@@ -1,8 +1,10 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -167,4 +169,27 @@ func follow(l ledger.Ledger, reader int64, done chan struct{}) error {
 		return fmt.Errorf("%d events were read", last)
 	}
 	return nil
+}
+
+// TestHead_NotAHint: a file that is no hint, or has another name, keeps its contents under that,
+// and a new one takes its place.
+func TestHead_NotAHint(t *testing.T) {
+	whole := golden(t, "head")
+	for name, text := range map[string]string{
+		"another object": `{"password":"secret","sequence":0}`, "null": "null", "nothing": "", "a text": "text",
+		"a hint of 96 bytes": whole, "with a further field": golden(t, "head-later"),
+	} {
+		l := filled(t, 2)
+		other := filepath.Join(t.TempDir(), "other")
+		check(t, errors.Join(os.WriteFile(other, []byte(text), 0o600), os.Remove(at(l, ".head")), os.Link(other, at(l, ".head"))))
+		must(t, l, "3", 3)
+		got, err := os.ReadFile(other)
+		check(t, err)
+		if string(got) != text {
+			t.Errorf("%s: it is %q", name, got)
+		}
+		if hint, err := os.ReadFile(at(l, ".head")); err != nil || len(hint) != len(whole) {
+			t.Errorf("%s: the hint is %q, %v", name, hint, err)
+		}
+	}
 }

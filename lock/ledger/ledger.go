@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
 )
 
@@ -47,8 +48,8 @@ type Ledger struct {
 	// everything fails with ErrPrefix. PrefixOf finds the prefix.
 	Prefix string
 
-	// AgentID says in the lock file who is appending; "" means the host's name and
-	// the pid.
+	// AgentID names the appending agent in the lock file; "" means the host's name and the
+	// pid.
 	AgentID string
 
 	// Timeout is how long appending waits for the lock. 0 means DefaultTimeout; a
@@ -59,8 +60,8 @@ type Ledger struct {
 	// process) may lose events that were reported done, or leave them empty.
 	NoSync bool
 
-	// Observer is told what becomes of the lock.
-	Observer lock.Observer
+	// Observe is told what becomes of the lock.
+	Observe func(lock.Event)
 
 	// Only tests set this: it is told which folders are synced.
 	synced func(path string)
@@ -69,10 +70,10 @@ type Ledger struct {
 // Append appends an event, which is one JSON value, and returns its sequence number, which
 // is 1 for the first.
 //
-// When it returns nil, the event is on disk for good. When it fails, nothing was appended;
-// only if syncing the folder failed, the event is there, and may be gone after a crash of
+// When it returns nil, the event is on disk for good. When it fails, nothing was appended,
+// unless syncing the folder failed: then the event is there, and may be gone after a crash of
 // the machine. It waits for the lock while somebody else has it. If that takes too long,
-// the error is an *lock.ErrLocked that matches lock.ErrTimeout.
+// the error is a *lock.LockedError that matches lock.ErrTimeout.
 func (l Ledger) Append(ctx context.Context, event []byte) (sequence int64, err error) {
 	return l.AppendBatch(ctx, [][]byte{event})
 }
@@ -93,8 +94,8 @@ func (l Ledger) AppendBatch(ctx context.Context, events [][]byte) (last int64, e
 	return l.append(ctx, events, func(w *Writer) (int64, error) { return w.Append(events...) })
 }
 
-// append appends with a lock of its own. Somebody who removes the lock file in between does
-// not undo what was appended, so that is no failure.
+// append appends with a lock of its own. If somebody removes the lock file in between, that
+// does not undo what was appended, so it is no failure.
 func (l Ledger) append(ctx context.Context, events [][]byte, do func(*Writer) (int64, error)) (last int64, err error) {
 	if err := l.checkEvents(events); err != nil {
 		return 0, err
@@ -118,8 +119,8 @@ func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) er
 	if err := l.make(); err != nil {
 		return err
 	}
-	watch := &watch{next: l.Observer}
-	f := l.file(watch)
+	watch := &watch{next: l.Observe}
+	f := l.file(watch.Observe)
 	held, err := f.AcquireWithin(ctx, l.timeout())
 	if err != nil {
 		return l.explain(err, f.Path)
@@ -140,7 +141,7 @@ func (l Ledger) Locked(ctx context.Context, fn func(context.Context, *Writer) er
 
 // watch notices that the lock is taken over from a dead writer.
 type watch struct {
-	next      lock.Observer
+	next      func(lock.Event)
 	reclaimed bool
 }
 
@@ -149,7 +150,7 @@ func (w *watch) Observe(e lock.Event) {
 		w.reclaimed = true
 	}
 	if w.next != nil {
-		w.next.Observe(e)
+		w.next(e)
 	}
 }
 
@@ -237,13 +238,13 @@ func (l Ledger) agent() string {
 }
 
 // file is the ledger's lock, with the fields of af's.
-func (l Ledger) file(o lock.Observer) lock.File {
+func (l Ledger) file(o func(lock.Event)) lock.File {
 	return lock.File{
 		Path:       l.path(lockName),
 		Cmd:        "ledger",
 		StaleAfter: -1, // not by age: it would be a guess
-		Observer:   o,
-		Format: &lock.Format{Fields: func(c lock.LockInfo) map[string]string {
+		Observe:    o,
+		Format: &lock.Format{Fields: func(c evidence.Claim) map[string]string {
 			return map[string]string{"agent_id": l.agent(), "acquired_at": c.CreatedAt.Format(time.RFC3339Nano)}
 		}},
 	}
@@ -251,7 +252,7 @@ func (l Ledger) file(o lock.Observer) lock.File {
 
 // explain adds what another program says of itself in the lock file.
 func (l Ledger) explain(err error, path string) error {
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &locked) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -32,7 +33,7 @@ func TestLocked_LockFile(t *testing.T) {
 				return err
 			}
 			var claim struct {
-				lock.LockInfo
+				evidence.Claim
 				AgentID    string `json:"agent_id"`
 				AcquiredAt string `json:"acquired_at"`
 			}
@@ -90,7 +91,7 @@ func TestAppend_OthersLock(t *testing.T) {
 			l.Timeout = time.Millisecond
 			_, err = l.Append(background, []byte("2"))
 			complains(t, err, lock.ErrTimeout, theirs.names...)
-			var locked *lock.ErrLocked
+			var locked *lock.LockedError
 			if !errors.As(err, &locked) || locked.Path != path {
 				t.Errorf("%+v", locked)
 			}
@@ -101,11 +102,11 @@ func TestAppend_OthersLock(t *testing.T) {
 
 			l.Timeout = -1
 			waiting := make(chan struct{})
-			l.Observer = observer(func(e lock.Event) {
-				if e.Kind == lock.EventWaiting {
+			l.Observe = func(e lock.Event) {
+				if e.Kind == lock.EventWaiting && e.Duration == 0 {
 					close(waiting)
 				}
-			})
+			}
 			done := make(chan error)
 			go func() {
 				_, err := l.Append(background, []byte("2"))
@@ -127,11 +128,11 @@ func TestAppend_Cancelled(t *testing.T) {
 	c, _ := start(t, "holder", l.Dir)
 	ctx, cancel := context.WithCancelCause(background)
 	cause := errors.New("enough")
-	l.Observer = observer(func(e lock.Event) {
-		if e.Kind == lock.EventWaiting {
+	l.Observe = func(e lock.Event) {
+		if e.Kind == lock.EventWaiting && e.Duration == 0 {
 			cancel(cause)
 		}
-	})
+	}
 	_, err := l.Append(ctx, []byte("2"))
 	complains(t, err, context.Canceled, `"holder"`)
 	complains(t, err, cause)
@@ -152,7 +153,7 @@ func TestAppend_DeadHolder(t *testing.T) {
 	c.Kill()
 	l.Timeout = 0
 	var seen []lock.EventKind
-	l.Observer = observer(func(e lock.Event) { seen = append(seen, e.Kind) })
+	l.Observe = func(e lock.Event) { seen = append(seen, e.Kind) }
 	must(t, l, "2", 2)
 	if !slices.Contains(seen, lock.EventReclaimed) {
 		t.Errorf("observed %v, and not that it was reclaimed", seen)

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
-	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -183,8 +182,3 @@ func complains(t *testing.T, err, target error, want ...string) {
 		}
 	}
 }
-
-// observer makes a function an Observer.
-type observer func(lock.Event)
-
-func (o observer) Observe(e lock.Event) { o(e) }

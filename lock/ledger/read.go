@@ -139,7 +139,7 @@ func (l Ledger) gone(n, events int64) error {
 	return &fileError{kind: ProblemMissing, path: l.Path(n), what: what}
 }
 
-// whole lists the folder for who wants to read all of it.
+// whole lists the folder, to read all of it.
 func (l Ledger) whole() (c contents, err error) {
 	if err = l.check(); err != nil {
 		return c, err

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"iter"
 
-	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // ProblemKind says what sort of problem a Problem is.
@@ -122,7 +122,7 @@ func (l Ledger) verify(n int64, look func(Event) error) error {
 func (l Ledger) verifyBatch() (err error) {
 	for range 2 { // a writer may have come, and have gone, in between
 		s, lerr := l.file(nil).Inspect(context.Background())
-		if lerr == nil && s.State != lock.StateFree && s.State != lock.StateDead {
+		if lerr == nil && s.State != evidence.Free && s.State != evidence.Dead {
 			return nil
 		}
 		if _, _, err = l.readBatch(); err == nil {
@@ -132,7 +132,7 @@ func (l Ledger) verifyBatch() (err error) {
 	return err
 }
 
-// problem is an error, told as what it is about, and what to do.
+// problem makes a Problem of an error.
 func problem(n int64, err error) Problem {
 	var file *fileError
 	if !errors.As(err, &file) {

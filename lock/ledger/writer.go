@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-go/holdfast/platform"
 )
 
-// sweepEvery is how often to look for abandoned temporary files, which takes a listing of
-// the folder: about a second, where there are a million events. Those of a holdfast writer
-// that died are looked for at once.
+// sweepEvery is how often to look for abandoned temporary files. That lists the folder, which
+// takes about a second for a million events. The files of a dead holdfast writer are looked for
+// at once.
 const sweepEvery = 24 * time.Hour
 
 // Writer appends to a ledger whose lock is held. Its methods are for the goroutine
@@ -71,7 +71,7 @@ func (w *Writer) AppendIfSequence(expected int64, events ...[]byte) (last int64,
 // Append appends events, all or none, and returns the number of the last one. See
 // Ledger.AppendBatch.
 //
-// If somebody who does not ask for the lock has taken the number, the error is a
+// If a program that does not ask for the lock has taken the number, the error is a
 // *SequenceError, and nothing is replaced.
 func (w *Writer) Append(events ...[]byte) (last int64, err error) {
 	if w.over {
@@ -125,7 +125,7 @@ const batchName = ".batch"
 func (b batch) temp(i int) string { return fmt.Sprintf(".event-%s-%06d.tmp", b.ID, i+1) }
 
 // appendBatch writes all events, then decides by the one step that creates .batch, then
-// publishes them. Whoever finds .batch publishes what is left of it. Without it, the
+// publishes them. A writer that finds .batch publishes what is left of it. Without it, the
 // temporary files are nothing.
 func (w *Writer) appendBatch(events [][]byte) (err error) {
 	b := batch{ID: rand.Text(), Events: len(events)}

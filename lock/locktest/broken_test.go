@@ -26,7 +26,8 @@ const brokenVar = "HOLDFAST_LOCKTEST_BROKEN"
 type faulty struct {
 	lock.Dir
 	acquire, try, shared, tryShared func(lock.Dir, context.Context, lock.Key) (lock.Hold, error)
-	list                            func(lock.Dir, context.Context) iter.Seq2[lock.Entry, error]
+	inspect                         func(lock.Dir, context.Context, lock.Key) (lock.Status, error)
+	list                            func(lock.Dir, context.Context) iter.Seq2[lock.Status, error]
 }
 
 func (f faulty) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
@@ -41,7 +42,10 @@ func (f faulty) AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, err
 func (f faulty) TryAcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return f.tryShared(f.Dir, ctx, key)
 }
-func (f faulty) List(ctx context.Context) iter.Seq2[lock.Entry, error] { return f.list(f.Dir, ctx) }
+func (f faulty) Inspect(ctx context.Context, key lock.Key) (lock.Status, error) {
+	return f.inspect(f.Dir, ctx, key)
+}
+func (f faulty) List(ctx context.Context) iter.Seq2[lock.Status, error] { return f.list(f.Dir, ctx) }
 
 // hold is a Hold with a fault.
 type hold struct {
@@ -91,7 +95,7 @@ func tryExisting(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, erro
 	path := filepath.Join(d.Path, key.Name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, &lock.ErrLocked{Path: path}
+		return nil, &lock.LockedError{Status: lock.Status{Path: path}}
 	} else if err != nil {
 		return nil, err
 	}
@@ -123,7 +127,7 @@ func lastFirst(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error)
 		}
 		if last := all[len(all)-1].Name(); last == filepath.Base(f.Name()) {
 			held, err := d.TryAcquire(ctx, key)
-			var locked *lock.ErrLocked
+			var locked *lock.LockedError
 			if err == nil || !errors.As(err, &locked) {
 				return held, err
 			}
@@ -131,22 +135,18 @@ func lastFirst(d lock.Dir, ctx context.Context, key lock.Key) (lock.Hold, error)
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
-			return nil, &lock.ErrLocked{Path: line, Cause: ctx.Err()}
+			return nil, &lock.LockedError{Status: lock.Status{Path: line}, Cause: ctx.Err()}
 		}
 	}
 }
 
 // listLastFirst shows those who wait, too, save the one who has it.
-func listLastFirst(d lock.Dir, ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) {
-		for e, err := range d.List(ctx) {
-			if !yield(e, err) {
-				return
-			}
-		}
-		files, _ := filepath.Glob(filepath.Join(d.Path, "line", "*", "*"))
-		for _, f := range files {
-			if !yield(lock.Entry{Key: lock.Key{Space: "locktest", Name: filepath.Base(filepath.Dir(f))}}, nil) {
+func listLastFirst(d lock.Dir, ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
+		for l, err := range d.List(ctx) {
+			files, _ := filepath.Glob(filepath.Join(d.Path, "line", l.Key.Name, "*"))
+			l.Waiters = append(l.Waiters, make([]lock.Process, len(files))...)
+			if !yield(l, err) {
 				return
 			}
 		}
@@ -154,7 +154,7 @@ func listLastFirst(d lock.Dir, ctx context.Context) iter.Seq2[lock.Entry, error]
 }
 
 func openBroken(_ context.Context, address string) (lock.Locker, error) {
-	f := &faulty{lock.Dir{Path: address}, lock.Dir.Acquire, lock.Dir.TryAcquire, lock.Dir.AcquireShared, lock.Dir.TryAcquireShared, lock.Dir.List}
+	f := &faulty{lock.Dir{Path: address}, lock.Dir.Acquire, lock.Dir.TryAcquire, lock.Dir.AcquireShared, lock.Dir.TryAcquireShared, lock.Dir.Inspect, lock.Dir.List}
 	faults[os.Getenv(brokenVar)].fault(f)
 	return f, nil
 }

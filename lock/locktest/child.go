@@ -142,7 +142,7 @@ func (c obedient) acquired(key lock.Key) func(lock.Hold, error) answer {
 
 // said is the answer of a child that was to say want.
 func said(want string, err error) answer {
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	switch {
 	case err == nil:
 		return answer{Said: want}

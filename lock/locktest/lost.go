@@ -21,7 +21,7 @@ func (s *subtest) lose(key lock.Key, held lock.Hold) {
 	s.engine.Lose(s.T, s.address, key, held)
 }
 
-// lostRelease: a holder who was robbed is told on release, at the latest.
+// lostRelease: a robbed holder is told on release, at the latest.
 func lostRelease(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -58,7 +58,7 @@ func (s *subtest) wantEndedByLoss(ctx context.Context) {
 }
 
 // lostNoticed: where the engine watches, the holder is told while it holds, and others
-// can have the lock at once.
+// can acquire the lock at once.
 func lostNoticed(s *subtest) {
 	if !s.engine.NoticesLoss {
 		s.Skip("needs an engine that notices a loss while it holds")
@@ -92,7 +92,7 @@ func lostDo(s *subtest) {
 	for _, want := range []error{nil, mine} {
 		key := s.key()
 		robbed := &robbed{Locker: s.locker}
-		err := lock.Do(s.ctx, robbed, key, func(context.Context) error {
+		err := lock.Do(s.ctx, robbed, key, func(context.Context, lock.Hold) error {
 			s.lose(key, robbed.held)
 			return want
 		})

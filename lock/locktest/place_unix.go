@@ -1,4 +1,4 @@
-//go:build unix && !solaris && !aix
+//go:build unix
 
 package locktest
 
@@ -13,7 +13,7 @@ import (
 
 // takePlace has this process be the only one in a place of the room, by a lock of fcntl(2) on a
 // byte of a file. The kernel drops that with the process: as it closes its files, and so
-// before any lock of flock(2), or a connection, is gone. The error says that somebody else
+// before any lock of flock(2), or a connection, is gone. The error says that another process
 // is there. A process has one place at a time: closing the file leaves all.
 func (r room) takePlace(n int) (leave func() error, err error) {
 	f, err := os.OpenFile(filepath.Join(r.Dir, "places"), os.O_RDWR|os.O_CREATE, 0o600)

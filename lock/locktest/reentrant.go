@@ -21,8 +21,8 @@ var reentrantTests = []test{
 
 type contextKey struct{}
 
-// reentrantAcquire: a caller who would wait for itself is told so at once, under any
-// context that was derived from the hold's.
+// reentrantAcquire: a caller that would wait for itself is told so at once, under any
+// context derived from the hold's.
 func reentrantAcquire(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -53,7 +53,7 @@ func (s *subtest) wantReentrant(held lock.Hold, err error) {
 // wantSkipped checks that TryDo does nothing, and calls that no error.
 func (s *subtest) wantSkipped(ctx context.Context, key lock.Key) {
 	s.Helper()
-	acquired, err := lock.TryDo(ctx, s.locker, key, func(context.Context) error {
+	acquired, err := lock.TryDo(ctx, s.locker, key, func(context.Context, lock.Hold) error {
 		s.Error("TryDo called its function under a lock that is another's")
 		return nil
 	})
@@ -64,9 +64,9 @@ func (s *subtest) wantSkipped(ctx context.Context, key lock.Key) {
 
 func reentrantDo(s *subtest) {
 	key := s.key()
-	err := lock.Do(s.ctx, s.locker, key, func(ctx context.Context) error {
+	err := lock.Do(s.ctx, s.locker, key, func(ctx context.Context, _ lock.Hold) error {
 		s.wantReentrant(s.call(func(ctx context.Context, key lock.Key) (lock.Hold, error) {
-			return nil, lock.Do(ctx, s.locker, key, func(context.Context) error { return nil })
+			return nil, lock.Do(ctx, s.locker, key, func(context.Context, lock.Hold) error { return nil })
 		}, ctx, key))
 		s.wantSkipped(ctx, key)
 		s.wantHeld(key)
@@ -78,7 +78,7 @@ func reentrantDo(s *subtest) {
 	s.wantFree(key)
 }
 
-// nestedOtherKey: under one lock another can be had, and both are found in the context.
+// nestedOtherKey: under one lock another can be acquired, and both are found in the context.
 func nestedOtherKey(s *subtest) {
 	outer, inner := s.key(), s.key()
 	held := s.acquire(outer)
@@ -114,7 +114,7 @@ func nestedOuterReleasedFirst(s *subtest) {
 	s.wantFree(inner)
 }
 
-// nestedTwoUnderOne: two goroutines that come under one hold exclude each other, and one
+// nestedTwoUnderOne: two goroutines that acquire under one hold exclude each other, and one
 // that waits does not keep the other from what is free.
 func nestedTwoUnderOne(s *subtest) {
 	key, free := s.key(), s.key()
@@ -145,8 +145,8 @@ func nestedTwoUnderOne(s *subtest) {
 	s.wantFree(key)
 }
 
-// nestedOuterReleasedInWait: a wait goes on when the hold that it was begun under is
-// released, and nobody waits for it.
+// nestedOuterReleasedInWait: a wait goes on when its outer hold is released, and that release
+// does not wait for it.
 func nestedOuterReleasedInWait(s *subtest) {
 	key, free := s.key(), s.key()
 	c := s.start()

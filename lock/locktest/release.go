@@ -112,7 +112,7 @@ var fenceTests = []test{
 // room checks it.
 func fenceIncreases(s *subtest) { s.workTogether(3, 15) }
 
-// fenceStable: one hold has one fence, whoever asks, also after its release.
+// fenceStable: one hold has one fence, for all goroutines, also after its release.
 func fenceStable(s *subtest) {
 	held := s.acquire(s.key())
 	want := s.fence(held)
@@ -130,7 +130,7 @@ func fenceStable(s *subtest) {
 	s.workers(ask)
 }
 
-// fenceWithGaps: holders who do not ask make no difference.
+// fenceWithGaps: holders that do not ask make no difference.
 func fenceWithGaps(s *subtest) {
 	key := s.key()
 	c := s.start()
@@ -172,7 +172,7 @@ func fenceRule(s *subtest) {
 	}
 }
 
-// fenceMoved: whoever moves from one engine to another goes on upwards.
+// fenceMoved: from one engine to another, fences go on upwards.
 func fenceMoved(s *subtest) {
 	key := s.key()
 	last := int64(0)

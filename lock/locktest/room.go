@@ -15,7 +15,7 @@ import (
 
 // A room is a folder that only one worker may be in, or any number of readers. It finds out
 // in three ways that do not depend on each other: a log to which everybody appends on the
-// way in and out, whose order is the kernel's; a note of who is in; and a counter that
+// way in and out, in the kernel's order; a note of the worker inside; and a counter that
 // loses counts when two raise it at once.
 type room struct {
 	Dir string `json:"dir"`
@@ -150,7 +150,7 @@ func (r room) events() ([]event, error) {
 	return events, nil
 }
 
-// visits counts how often somebody has gone out.
+// visits counts how often a worker has gone out.
 func (r room) visits() int {
 	events, _ := r.events()
 	n := 0
@@ -172,7 +172,7 @@ func (r room) inspect() (left int, problems []string) {
 	for i, e := range events {
 		last[e.who] = i
 	}
-	inside := map[string]string{} // who, and how
+	inside := map[string]string{} // workers, and how they are in
 	var fence int64
 	for i, e := range events {
 		if e.what == "out" || e.what == "unread" {

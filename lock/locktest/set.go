@@ -64,7 +64,7 @@ func setsInOppositeOrders(s *subtest) {
 	}
 }
 
-// setAllOrNone: when one lock can't be had, none is held.
+// setAllOrNone: when one lock can't be acquired, none is held.
 func setAllOrNone(s *subtest) {
 	keys := []lock.Key{s.key(), s.key(), s.key()}
 	for i, taken := range keys {

@@ -66,7 +66,7 @@ func readersTogether(s *subtest) {
 	s.wantFree(key)
 }
 
-// readersAndWriters: no writer is ever in with anybody else.
+// readersAndWriters: a writer is always alone.
 func readersAndWriters(s *subtest) {
 	const rounds = 15
 	l := s.shared()
@@ -93,7 +93,7 @@ func readersAndWriters(s *subtest) {
 	s.wantFree(key)
 }
 
-// writerAmongReaders: readers who keep coming do not keep out a writer for ever.
+// writerAmongReaders: a stream of readers does not keep out a writer for ever.
 func writerAmongReaders(s *subtest) {
 	const readers, writes = 4, 5
 	l := s.shared()
@@ -176,7 +176,7 @@ func sharedWithin(s *subtest) {
 	key := s.key()
 	within := func(limit time.Duration) acquirer {
 		return func(ctx context.Context, key lock.Key) (lock.Hold, error) {
-			return lock.AcquireSharedWithin(ctx, l, key, limit)
+			return lock.AcquireWithin(ctx, lock.Readers(l), key, limit)
 		}
 	}
 	reader := s.acquireShared(key)
@@ -208,7 +208,9 @@ func sharedDo(s *subtest) {
 	l := s.shared()
 	key := s.key()
 	doShared := func(ctx context.Context, fn func(context.Context) error) error {
-		return s.end(begin(func() (lock.Hold, error) { return nil, lock.DoShared(ctx, l, key, fn) })).err
+		return s.end(begin(func() (lock.Hold, error) {
+			return nil, lock.Do(ctx, lock.Readers(l), key, func(ctx context.Context, _ lock.Hold) error { return fn(ctx) })
+		})).err
 	}
 	mine := errors.New("error of the function")
 	called := 0
@@ -231,7 +233,7 @@ func sharedDo(s *subtest) {
 	s.wantFree(key)
 }
 
-// writerGivesUp: a writer who has left is in no reader's way.
+// writerGivesUp: a writer that has given up is in no reader's way.
 func writerGivesUp(s *subtest) {
 	key := s.key()
 	reader := s.acquireShared(key)
@@ -250,7 +252,7 @@ func sharedEnded(s *subtest) {
 	s.wantRefused(s.shared().TryAcquireShared)
 }
 
-// sharedReentrant: a reader who asks again, to read or to write, might wait for itself.
+// sharedReentrant: a reader that asks again, to read or to write, might wait for itself.
 func sharedReentrant(s *subtest) {
 	l := s.shared()
 	key := s.key()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // subtest is a test with locks of its own.
@@ -127,7 +128,7 @@ func begin(acquire func() (lock.Hold, error)) <-chan outcome {
 	return came
 }
 
-// beginAcquire begins to wait for a lock that somebody holds, and returns once it waits.
+// beginAcquire begins to wait for a lock that is held, and returns once it waits.
 func (s *subtest) beginAcquire(ctx context.Context, key lock.Key) <-chan outcome {
 	s.Helper()
 	came := begin(func() (lock.Hold, error) { return s.locker.Acquire(ctx, key) })
@@ -157,12 +158,12 @@ func (s *subtest) endHeld(came <-chan outcome) lock.Hold {
 }
 
 // wantLocked checks that an outcome says that somebody else has the lock.
-func (s *subtest) wantLocked(h lock.Hold, err error) *lock.ErrLocked {
+func (s *subtest) wantLocked(h lock.Hold, err error) *lock.LockedError {
 	s.Helper()
 	s.wantNoHold(h, err)
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &locked) {
-		s.Fatalf("error is %T (%v), want *lock.ErrLocked", err, err)
+		s.Fatalf("error is %T (%v), want *lock.LockedError", err, err)
 	}
 	return locked
 }
@@ -208,9 +209,8 @@ func (s *subtest) wantHeld(key lock.Key) {
 	s.elsewhere().do(order{Do: "try", Key: key}, "locked")
 }
 
-// wantFree checks that everybody can have the lock: here, in another process, and here
-// again. It waits for the lock, as a wait that was called off may still be handed it for an
-// instant.
+// wantFree checks that the lock is free: here, in another process, and here again. It waits
+// for the lock, as a wait that was called off may still be handed it for an instant.
 func (s *subtest) wantFree(key lock.Key) {
 	s.Helper()
 	s.release(s.acquire(key))
@@ -241,21 +241,31 @@ func (s *subtest) eventually(what string, cond func() bool) {
 	}
 }
 
-// entries lists one lock.
-func (s *subtest) entries(key lock.Key) (granted, waiting []lock.Entry) {
+// listed is a lock as List has it: free, if it has it not.
+func (s *subtest) listed(key lock.Key) lock.Status {
 	s.Helper()
-	for e, err := range s.locker.List(s.ctx) {
-		switch {
-		case err != nil:
+	found, times := lock.Status{Key: key, State: evidence.Free}, 0
+	for l, err := range s.locker.List(s.ctx) {
+		if err != nil {
 			s.Fatal("list: ", err)
-		case e.Key != key:
-		case e.Granted:
-			granted = append(granted, e)
-		default:
-			waiting = append(waiting, e)
+		}
+		if l.Key == key {
+			found = l
+			times++
 		}
 	}
-	return granted, waiting
+	if times > 1 {
+		s.Errorf("%q is listed %d times", key, times)
+	}
+	return found
+}
+
+// holders counts who has a lock, or died holding it.
+func holders(l lock.Status) int {
+	if l.State == evidence.Free {
+		return 0
+	}
+	return max(1, len(l.Processes))
 }
 
 // untilWaiting waits until List shows a waiter for the lock. An engine need not show all
@@ -266,8 +276,7 @@ func (s *subtest) untilWaiting(key lock.Key) {
 		return
 	}
 	s.eventually("List shows who waits", func() bool {
-		_, waiting := s.entries(key)
-		return len(waiting) > 0
+		return len(s.listed(key).Waiters) > 0
 	})
 }
 
@@ -286,7 +295,7 @@ func (s *subtest) callLimited(acquire acquirer, key lock.Key) (held lock.Hold, e
 	s.Helper()
 	for limit := 50 * time.Millisecond; limit < time.Minute; limit *= 4 {
 		held, err = s.call(acquire, s.limitedTo(limit), key)
-		if err == nil || errors.As(err, new(*lock.ErrLocked)) {
+		if err == nil || errors.As(err, new(*lock.LockedError)) {
 			break
 		}
 	}

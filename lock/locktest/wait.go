@@ -75,7 +75,7 @@ func waitCancel(s *subtest) {
 	s.wantFree(key)
 }
 
-// cancelOneOfTwo: a waiter that is cancelled takes nothing from those who wait on.
+// cancelOneOfTwo: a waiter that is cancelled takes nothing from other waiters.
 func cancelOneOfTwo(s *subtest) {
 	key := s.key()
 	held := s.acquire(key)
@@ -164,7 +164,7 @@ func (s *subtest) wantRefused(acquire acquirer) {
 		held, err := s.call(acquire, ctx, key)
 		s.wantNoHold(held, err)
 		s.wantIs(err, cause, ctx.Err())
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if errors.As(err, &locked) {
 			s.Errorf("a lock that is free is said to be locked: %v", err)
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -121,7 +121,7 @@ func FuzzRequest(f *testing.F) {
 		if w.Code != http.StatusNotModified || w.Body.Len() > 0 {
 			t.Errorf("asked again with %s: status %d", header.Get("ETag"), w.Code)
 		}
-		entry.Info = &lock.LockInfo{PID: 8, CreatedAt: entry.Info.CreatedAt}
+		entry.Info = &evidence.Claim{PID: 8, CreatedAt: entry.Info.CreatedAt}
 		h = monitor.New(monitor.Engine{Name: "files", Lister: of(entry)})
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, again)

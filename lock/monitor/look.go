@@ -21,20 +21,20 @@ type look struct {
 	over    chan struct{}   // closed when List has returned
 	expired <-chan struct{} // closed when it should have
 
-	mu      sync.Mutex
-	entries []lock.Entry // only ever appended to
-	first   error        // of failures
-	errors  int
+	mu     sync.Mutex
+	locks  []lock.Status // only ever appended to
+	first  error         // of failures
+	errors int
 }
 
 // ask looks at the engine, or joins a look that is under way, and returns what was found in
-// the time it may take. A look that does not end, whatever its context says, is not
-// followed by another: they would pile up.
-func (e *engine) ask(ctx context.Context) ([]lock.Entry, error) {
+// the time it may take. If a look does not end, whatever its context says, no other follows:
+// they would pile up.
+func (e *engine) ask(ctx context.Context) ([]lock.Status, error) {
 	e.mu.Lock()
 	l := e.current
 	if l == nil {
-		// Not ctx: others may join, and whoever came first may leave first.
+		// Not ctx: others may join, and the first may leave first.
 		limited, cancel := context.WithTimeout(context.Background(), answerTime)
 		l = &look{over: make(chan struct{}), expired: limited.Done()}
 		e.current = l
@@ -61,22 +61,22 @@ func (e *engine) ask(ctx context.Context) ([]lock.Entry, error) {
 func (l *look) run(ctx context.Context, lister Lister) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.add(lock.Entry{}, fmt.Errorf("panic: %v", p))
+			l.add(lock.Status{}, fmt.Errorf("panic: %v", p))
 		}
 	}()
-	for entry, err := range lister.List(ctx) {
-		l.add(entry, err)
+	for s, err := range lister.List(ctx) {
+		l.add(s, err)
 	}
 	if err := ctx.Err(); err != nil {
-		l.add(lock.Entry{}, errSlow) // it may have stopped without a word
+		l.add(lock.Status{}, errSlow) // it may have stopped without a word
 	}
 }
 
-func (l *look) add(entry lock.Entry, err error) {
+func (l *look) add(s lock.Status, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.entries = append(l.entries, entry)
+		l.locks = append(l.locks, s)
 		return
 	}
 	l.errors++
@@ -88,7 +88,7 @@ func (l *look) add(entry lock.Entry, err error) {
 var errSlow = fmt.Errorf("no answer within %v", answerTime)
 
 // found returns what there is, and an error if that is not all.
-func (l *look) found() ([]lock.Entry, error) {
+func (l *look) found() ([]lock.Status, error) {
 	over := false
 	select {
 	case <-l.over:
@@ -99,23 +99,23 @@ func (l *look) found() ([]lock.Entry, error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.errors > 1:
-		return l.entries, fmt.Errorf("%w (and %d more)", l.first, l.errors-1)
+		return l.locks, fmt.Errorf("%w (and %d more)", l.first, l.errors-1)
 	case l.first == nil && !over:
-		return l.entries, errSlow
+		return l.locks, errSlow
 	}
-	return l.entries, l.first
+	return l.locks, l.first
 }
 
 // report asks all engines at once.
 func (h *handler) report(ctx context.Context) Report {
 	type answer struct {
-		entries []lock.Entry
-		err     error
+		locks []lock.Status
+		err   error
 	}
 	answers := make([]answer, len(h.engines))
 	var asked sync.WaitGroup
 	for i, e := range h.engines {
-		asked.Go(func() { answers[i].entries, answers[i].err = e.ask(ctx) })
+		asked.Go(func() { answers[i].locks, answers[i].err = e.ask(ctx) })
 	}
 	asked.Wait()
 	r := Report{Locks: []Lock{}, Engines: []EngineState{}, Host: h.host, At: time.Now().UTC()}
@@ -125,8 +125,8 @@ func (h *handler) report(ctx context.Context) Report {
 			state.Error = known(err.Error())
 		}
 		r.Engines = append(r.Engines, state)
-		for _, entry := range answers[i].entries {
-			r.Locks = append(r.Locks, describe(e.Engine, entry, r.At))
+		for _, s := range answers[i].locks {
+			r.Locks = append(r.Locks, describe(e.Engine, s, r.At)...)
 		}
 	}
 	r.Total = len(r.Locks)

@@ -1,13 +1,13 @@
-// Package monitor shows who holds which lock, and who waits for it: as a page for
-// people, and as JSON for programs, from any number of engines at once.
+// Package monitor shows locks with their holders and waiters: as a page for people, and as
+// JSON for programs, from any number of engines at once.
 //
 //	http.Handle("/locks/", http.StripPrefix("/locks", monitor.New(
 //		monitor.Engine{Name: "files", Lister: lock.Dir{Path: "/var/lib/agents"}})))
 //
-// It only looks. Whoever can reach it sees what lock files tell all who may read them:
-// pids, hosts, labels. The server decides who may reach it. A server on the loopback
-// address must check the Host header, as "holdfast serve" does: else a page from elsewhere
-// can have its own name lead to it (DNS rebinding).
+// It only looks. Anybody that can reach it sees what can be read in lock files: pids, hosts,
+// labels. To restrict that is up to the server. A server on the loopback address must check
+// the Host header, as "holdfast serve" does: else a page from elsewhere can have its own name
+// lead to it (DNS rebinding).
 package monitor
 
 import (
@@ -24,7 +24,7 @@ import (
 // Lister is what an engine must do to be shown; every lock.Locker is one. List must be fit
 // to be called again and again, and should end when ctx does.
 type Lister interface {
-	List(ctx context.Context) iter.Seq2[lock.Entry, error]
+	List(ctx context.Context) iter.Seq2[lock.Status, error]
 }
 
 // Engine is one source of locks, and the name it is shown under.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -25,26 +27,26 @@ func TestMain(m *testing.M) { os.Exit(testkit.Run(m)) }
 const api = "/api/advisory-locks"
 
 // lister is an engine that is a function.
-type lister func(ctx context.Context, yield func(lock.Entry, error) bool)
+type lister func(ctx context.Context, yield func(lock.Status, error) bool)
 
-func (l lister) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) { l(ctx, yield) }
+func (l lister) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) { l(ctx, yield) }
 }
 
-// of lists these entries.
-func of(entries ...lock.Entry) lister {
-	return func(_ context.Context, yield func(lock.Entry, error) bool) {
-		for _, e := range entries {
-			if !yield(e, nil) {
+// of lists these locks.
+func of(locks ...lock.Status) lister {
+	return func(_ context.Context, yield func(lock.Status, error) bool) {
+		for _, s := range locks {
+			if !yield(s, nil) {
 				return
 			}
 		}
 	}
 }
 
-func held(name string, pid int) lock.Entry {
-	return lock.Entry{Key: lock.Key{Space: "s", Name: name}, Granted: true, State: lock.StateHeld,
-		Info: &lock.LockInfo{PID: pid, CreatedAt: time.Now()}}
+func held(name string, pid int) lock.Status {
+	return lock.Status{Key: lock.Key{Space: "s", Name: name}, State: evidence.Held,
+		Info: &evidence.Claim{PID: pid, CreatedAt: time.Now()}}
 }
 
 func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -101,20 +103,19 @@ func TestReport(t *testing.T) {
 		}
 		h := monitor.New(
 			monitor.Engine{Name: "files", Next: next, Lister: of(
-				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", Granted: true, State: lock.StateHeld, Evidence: lock.EvidenceKernelLockHeld,
-					Info: &lock.LockInfo{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm", Nonce: "N"}},
-				lock.Entry{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", State: lock.StateHeld, Evidence: lock.EvidenceKernelLockHeld,
-					Info: &lock.LockInfo{PID: 13}, BlockedBy: []int{12}},
-				lock.Entry{Key: lock.Key{Space: ".", Name: "b.lock"}, Granted: true, State: lock.StateUnknown},
-				lock.Entry{Key: lock.Key{Space: ".", Name: "c.lock"}, Granted: true, State: lock.StateDead,
-					Info: &lock.LockInfo{PID: 14, CreatedAt: began.Add(time.Hour), Mode: "shared"}},
+				lock.Status{Key: lock.Key{Space: "jobs", Name: "a.lock"}, Path: "/l/jobs/a.lock", State: evidence.Held, Evidence: evidence.KernelLockHeld,
+					Info:    &evidence.Claim{PID: 12, CreatedAt: began, Cmd: "deploy", Hostname: "vm", Nonce: "N"},
+					Waiters: []lock.Process{{PID: 13}}},
+				lock.Status{Key: lock.Key{Space: ".", Name: "b.lock"}, State: evidence.Unknown},
+				lock.Status{Key: lock.Key{Space: ".", Name: "c.lock"}, State: evidence.Dead,
+					Info: &evidence.Claim{PID: 14, CreatedAt: began.Add(time.Hour), Mode: "shared"}},
+				lock.Status{Key: lock.Key{Space: ".", Name: "d.lock"}, State: evidence.Free},
 			)},
 			monitor.Engine{Name: "database", Lister: of(
-				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, Granted: true, State: lock.StateHeld, Activity: "idle",
-					Info: &lock.LockInfo{PID: 98, CreatedAt: began}},
-				lock.Entry{Key: lock.Key{Space: "agent", Name: "7"}, State: lock.StateHeld, Activity: "active",
-					QueryStart: began.Add(time.Second).In(time.FixedZone("", 3600)),
-					Info:       &lock.LockInfo{PID: 99, Cmd: "worker", CreatedAt: began}, BlockedBy: []int{98, 97}},
+				lock.Status{Key: lock.Key{Space: "agent", Name: "7"}, Path: "agent/7", State: evidence.Held,
+					Processes: []lock.Process{{PID: 98, Activity: "idle", Info: &evidence.Claim{PID: 98, CreatedAt: began}}},
+					Waiters: []lock.Process{{PID: 99, Activity: "active", QueryStart: began.Add(time.Second).In(time.FixedZone("", 3600)),
+						Info: &evidence.Claim{PID: 99, Cmd: "worker", CreatedAt: began}, BlockedBy: []int{98, 97}}}},
 			)},
 		)
 		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
@@ -153,18 +154,40 @@ func TestReport_Years(t *testing.T) {
 	}
 }
 
+// TestReport_YearBefore: nor must a time that is before the year 0 in UTC.
+func TestReport_YearBefore(t *testing.T) {
+	e := held("l", 1)
+	e.Info.CreatedAt = time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))
+	r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)}))
+	if l := r.Locks[0]; l.QueryStart != nil || l.Duration != nil || l.Info == nil {
+		t.Errorf("got %+v", l)
+	}
+}
+
+// TestReport_Next: the advice is about the lock, whatever the session that has it does; and the
+// fence is told.
+func TestReport_Next(t *testing.T) {
+	e := held("l", 1)
+	e.Processes, e.Fence = []lock.Process{{PID: 1, Activity: "idle"}}, 42
+	next := func(s lock.Status) []string { return []string{string(s.State)} }
+	l := report(t, monitor.New(monitor.Engine{Name: "e", Next: next, Lister: of(e)})).Locks[0]
+	if len(l.Next) != 1 || l.Next[0] != "held" || l.State != "idle" || l.Fence != 42 {
+		t.Errorf("got %+v", l)
+	}
+}
+
 func TestReport_Errors(t *testing.T) {
 	h := monitor.New(
-		monitor.Engine{Name: "broken", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
-			yield(lock.Entry{}, errors.New("no route to host"))
+		monitor.Engine{Name: "broken", Lister: lister(func(_ context.Context, yield func(lock.Status, error) bool) {
+			yield(lock.Status{}, errors.New("no route to host"))
 		})},
-		monitor.Engine{Name: "partly", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
+		monitor.Engine{Name: "partly", Lister: lister(func(_ context.Context, yield func(lock.Status, error) bool) {
 			for i := range 3 {
-				yield(lock.Entry{}, fmt.Errorf("failure %d", i))
+				yield(lock.Status{}, fmt.Errorf("failure %d", i))
 				yield(held(fmt.Sprint("p", i), i+1), nil)
 			}
 		})},
-		monitor.Engine{Name: "panics", Lister: lister(func(context.Context, func(lock.Entry, error) bool) { panic("oh") })},
+		monitor.Engine{Name: "panics", Lister: lister(func(context.Context, func(lock.Status, error) bool) { panic("oh") })},
 		monitor.Engine{Name: "nil"},
 		monitor.Engine{Name: "sound", Lister: of(held("l", 7))},
 	)
@@ -193,13 +216,13 @@ func TestReport_Hang(t *testing.T) {
 		calls := 0
 		release := make(chan struct{})
 		h := monitor.New(
-			monitor.Engine{Name: "deaf", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
+			monitor.Engine{Name: "deaf", Lister: lister(func(_ context.Context, yield func(lock.Status, error) bool) {
 				calls++
 				yield(held("first", 1), nil)
 				<-release // whatever its context says
 				yield(held("second", 2), nil)
 			})},
-			monitor.Engine{Name: "quitter", Lister: lister(func(ctx context.Context, _ func(lock.Entry, error) bool) { <-ctx.Done() })},
+			monitor.Engine{Name: "quitter", Lister: lister(func(ctx context.Context, _ func(lock.Status, error) bool) { <-ctx.Done() })},
 			monitor.Engine{Name: "sound", Lister: of(held("l", 7))},
 		)
 		for i := range 3 {
@@ -234,7 +257,7 @@ func TestReport_Hang(t *testing.T) {
 func TestReport_Shared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		h := monitor.New(monitor.Engine{Name: "e", Lister: lister(func(ctx context.Context, yield func(lock.Entry, error) bool) {
+		h := monitor.New(monitor.Engine{Name: "e", Lister: lister(func(ctx context.Context, yield func(lock.Status, error) bool) {
 			calls++
 			time.Sleep(time.Second)
 			yield(held("l", 7), ctx.Err())
@@ -264,12 +287,13 @@ func TestReport_Shared(t *testing.T) {
 func TestReport_Hostile(t *testing.T) {
 	const nasty = "</script><img src=x onerror=alert(1)>\x00\x1b[2J\u009b\u202e\U000e0041\u2028\"\\"
 	e := held(nasty, 1)
-	e.Key.Space, e.Info.Cmd, e.Info.Hostname, e.Info.Mode, e.Activity = nasty, nasty, nasty, nasty, nasty
+	e.Key.Space, e.Info.Cmd, e.Info.Hostname, e.Info.Mode = nasty, nasty, nasty, nasty
+	e.Processes = []lock.Process{{PID: 1, Activity: nasty}}
 	e.Evidence, e.Path = nasty, nasty
 	next := func(lock.Status) []string { return []string{nasty} }
 	h := monitor.New(monitor.Engine{Name: nasty, Lister: of(e), Next: next},
-		monitor.Engine{Name: "b", Lister: lister(func(_ context.Context, yield func(lock.Entry, error) bool) {
-			yield(lock.Entry{}, errors.New(nasty))
+		monitor.Engine{Name: "b", Lister: lister(func(_ context.Context, yield func(lock.Status, error) bool) {
+			yield(lock.Status{}, errors.New(nasty))
 		})})
 	body := strings.TrimSuffix(ask(h, "GET", api).Body.String(), "\n")
 	for _, r := range body {
@@ -292,7 +316,7 @@ func TestReport_Hostile(t *testing.T) {
 
 func TestReport_Many(t *testing.T) {
 	const many = 5000
-	entries := make([]lock.Entry, many)
+	entries := make([]lock.Status, many)
 	for i := range entries {
 		entries[i] = held(fmt.Sprint(i), i+1)
 	}
@@ -310,10 +334,10 @@ func TestReport_Many(t *testing.T) {
 // TestReport_Gone: a process that has the lock from a holder who has gone is reported with
 // that holder, and the advice is about the process.
 func TestReport_Gone(t *testing.T) {
-	gone := &lock.LockInfo{PID: 12, CreatedAt: time.Now(), Cmd: "agent"}
-	held := lock.Entry{Key: lock.Key{Space: ".", Name: "a.lock"}, Granted: true, State: lock.StateHeld, Gone: gone}
+	gone := &evidence.Claim{PID: 12, CreatedAt: time.Now(), Cmd: "agent"}
+	held := lock.Status{Key: lock.Key{Space: ".", Name: "a.lock"}, State: evidence.Held, Gone: gone}
 	seen := held
-	seen.Info = &lock.LockInfo{PID: 13, Cmd: "make"}
+	seen.Processes = []lock.Process{{PID: 13, Cmd: "make"}}
 	next := func(s lock.Status) []string { return []string{fmt.Sprint(s.Gone.PID, s.Processes)} }
 	r := report(t, monitor.New(monitor.Engine{Name: "files", Next: next, Lister: of(seen, held)}))
 	if l := r.Locks[0]; l.PID == nil || *l.PID != 13 || l.Info != nil || l.Gone == nil || l.Gone.PID != 12 || len(l.Processes) != 1 || l.Processes[0].PID != 13 {
@@ -321,6 +345,32 @@ func TestReport_Gone(t *testing.T) {
 	}
 	if l := r.Locks[1]; l.PID != nil || l.Gone == nil || len(l.Processes) != 0 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestReport_Lines: who has a dead holder's lock is in nobody's way; readers are shown as such,
+// each in a line.
+func TestReport_Lines(t *testing.T) {
+	waiter := []lock.Process{{PID: 9}}
+	lines := func(s lock.Status) []monitor.Lock {
+		t.Helper()
+		return report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(s)})).Locks
+	}
+	for state, want := range map[evidence.State][]int{evidence.Dead: {}, evidence.Unknown: {7}, evidence.Held: {7}} {
+		all := lines(lock.Status{State: state, Info: &evidence.Claim{PID: 7}, Waiters: waiter})
+		if len(all) != 2 || !all[0].Granted || all[1].Granted || *all[1].PID != 9 || all[1].State != evidence.Held || !slices.Equal(all[1].BlockedBy, want) {
+			t.Errorf("%s: %+v", state, all)
+		}
+	}
+	if all := lines(lock.Status{State: evidence.Free, Waiters: waiter}); len(all) != 1 || all[0].Granted || len(all[0].BlockedBy) != 0 {
+		t.Errorf("free: %+v", all)
+	}
+	for _, shared := range []bool{true, false} {
+		all := lines(lock.Status{State: evidence.Held, Shared: shared, Processes: []lock.Process{{PID: 7}, {PID: 8}}})
+		want := map[bool]string{true: "shared", false: "exclusive"}[shared]
+		if len(all) != 2 || *all[0].PID != 7 || *all[1].PID != 8 || *all[0].Mode != want || *all[1].Mode != want {
+			t.Errorf("shared %v: %+v", shared, all)
+		}
 	}
 }
 

@@ -10,15 +10,16 @@ import (
 	"testing/synctest"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
 // silent is an engine that tells of one lock, and ends with its context, without a word of that.
 type silent struct{}
 
-func (silent) List(ctx context.Context) iter.Seq2[lock.Entry, error] {
-	return func(yield func(lock.Entry, error) bool) {
-		yield(lock.Entry{Key: lock.Key{Space: "s", Name: "told"}, Granted: true}, nil)
+func (silent) List(ctx context.Context) iter.Seq2[lock.Status, error] {
+	return func(yield func(lock.Status, error) bool) {
+		yield(lock.Status{Key: lock.Key{Space: "s", Name: "told"}, State: evidence.Held}, nil)
 		<-ctx.Done()
 	}
 }

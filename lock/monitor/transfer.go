@@ -29,7 +29,7 @@ func (r Report) tag() (string, error) {
 	return fmt.Sprintf(`W/"%x"`, hash.Sum(nil)[:16]), nil
 }
 
-// has reports whether a client already has what bears this weak tag.
+// has reports whether a client already has the report with this weak tag.
 func has(r *http.Request, tag string) bool {
 	opaque := strings.TrimPrefix(tag, "W/")
 	for _, line := range r.Header.Values("If-None-Match") {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -29,7 +30,7 @@ func askWith(h http.Handler, method, path, name, value string) *httptest.Respons
 // TestCompressed: what many locks say of themselves is much alike.
 func TestCompressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that the time stands still
-		entries := make([]lock.Entry, 1000)
+		entries := make([]lock.Status, 1000)
 		for i := range entries {
 			entries[i] = held(fmt.Sprint(i), i+1)
 		}
@@ -73,11 +74,11 @@ func TestCompressed(t *testing.T) {
 // TestNotModified: as long as nothing but the time has changed.
 func TestNotModified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		entries := []lock.Entry{held("a", 1), held("b", 2)}
+		entries := []lock.Status{held("a", 1), held("b", 2)}
 		var failure error
-		h := monitor.New(monitor.Engine{Name: "e", Lister: lister(func(ctx context.Context, yield func(lock.Entry, error) bool) {
+		h := monitor.New(monitor.Engine{Name: "e", Lister: lister(func(ctx context.Context, yield func(lock.Status, error) bool) {
 			if of(entries...)(ctx, yield); failure != nil {
-				yield(lock.Entry{}, failure)
+				yield(lock.Status{}, failure)
 			}
 		})})
 		tag := ask(h, "GET", api).Header().Get("ETag")
@@ -102,9 +103,9 @@ func TestNotModified(t *testing.T) {
 		for what, change := range map[string]func(){
 			"an engine fails":  func() { failure = fmt.Errorf("gone") },
 			"one more":         func() { entries = append(entries, held("c", 3)) },
-			"another evidence": func() { entries[0].Evidence = lock.EvidenceKernelLockHeld },
-			"another since":    func() { entries[1].Info = &lock.LockInfo{PID: 2, CreatedAt: time.Now()} },
-			"one waits":        func() { entries[0].Granted = false },
+			"another evidence": func() { entries[0].Evidence = evidence.KernelLockHeld },
+			"another since":    func() { entries[1].Info = &evidence.Claim{PID: 2, CreatedAt: time.Now()} },
+			"one waits":        func() { entries[0].Waiters = []lock.Process{{PID: 9}} },
 		} {
 			change()
 			w := askWith(h, "GET", api, "If-None-Match", tag)

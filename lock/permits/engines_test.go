@@ -172,3 +172,30 @@ func TestOtherEngine(t *testing.T) {
 	testkit.Check(t, errors.Join(got.Release(), held.Release()))
 	wantFree(t, here, 2)
 }
+
+// failing is an engine that fails while it waits for one lock, which is free after that.
+type failing struct {
+	lock.Dir
+	at   lock.Key
+	fail func() error
+}
+
+func (l failing) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
+	if k == l.at {
+		return nil, l.fail()
+	}
+	return l.Dir.Acquire(ctx, k)
+}
+
+// TestWaitFails: an engine that fails while somebody waits for a permit ends the wait, and says
+// why.
+func TestWaitFails(t *testing.T) {
+	dir, mine := lock.Dir{Path: t.TempDir()}, errors.New("mine")
+	taken := take(t, permits.New(dir, key, 1))
+	fail := func() error { return errors.Join(mine, taken.Release()) }
+	held, err := permits.New(failing{dir, permits.Key(key, 1), fail}, key, 1).Acquire(t.Context())
+	if held != nil || !errors.Is(err, mine) {
+		t.Fatalf("%v, %v; want %v", held, err, mine)
+	}
+	wantFree(t, permits.New(dir, key, 1), 1)
+}

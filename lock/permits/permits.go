@@ -1,37 +1,37 @@
-// Package permits lets so many work at a time, and no more: a semaphore, on any engine of
-// locks, between processes.
+// Package permits lets N work at a time, and no more: a semaphore between processes, on any
+// engine of locks.
 //
 //	slots := permits.New(lock.Dir{Path: "/run/build"}, lock.Key{Space: "build", Name: "slots"}, 4)
 //	err := slots.Do(ctx, func(ctx context.Context) error { return build(ctx) })
 //
-// A permit is a lock, NAME.permit-1 to NAME.permit-4, so whoever dies with one has given it
-// back, or left it to the children that hold it too. NAME itself is the gate: newcomers stand
-// in its queue, and only who has passed it takes a permit, or waits for whichever comes free
-// first. So it is as fair as the engine's queue. "holdfast run -permits 4" has the same pool,
-// by the path of the gate's lock file, or by its key in a database.
+// A permit is a lock, NAME.permit-1 to NAME.permit-4. So a holder that dies has given its permit
+// back, or left it to the children that hold it too. NAME itself is the gate: newcomers stand in
+// its queue, and only the process that has the gate acquires a permit, or waits for the first to
+// become free. So a pool is as fair as the engine's queue. "holdfast run -permits 4" has the
+// same pool, by the path of the gate's lock file, or by its key in a database.
 //
 // An engine that does not take such a name, as pg in a numeric space, is refused
 // (lock.ErrInvalidName).
 //
-// Who waits at the gate waits for all permits at once, and needs as many connections of an
-// engine that has connections.
+// The first waiter waits for all permits at once, and needs as many connections of an engine
+// that has connections.
 //
 // # One acquisition, one permit
 //
-// There is no weight: who had some of the permits that they need would keep them idle until
-// they have the rest, and all others, however little they need, behind them. Let what needs
-// more be a pool of its own, or take the gate as a plain lock, which lets nobody further in, and
-// then wait until nobody has a permit, as "holdfast run" does without -permits.
+// There is no weight. A process with some of the permits that it needs would keep them idle
+// until it has the rest, and keep all others behind it, however little they need. Let what
+// needs more be a pool of its own. Or acquire the gate as a plain lock, which lets nobody further
+// in, and then wait until nobody has a permit, as "holdfast run" does without -permits.
 //
-// For the same reason whoever has a permit is refused a second one of the pool
-// (lock.ErrReentrant), by the context of the first, and in a process that comes from one which
-// has it (HOLDFAST_HELD): two who both do that would wait for each other.
+// For the same reason a holder of a permit is refused a second one of the pool
+// (lock.ErrReentrant), by the context of the first, and in processes below it (HOLDFAST_HELD):
+// two holders that ask for a second one would wait for each other.
 //
 // # Different numbers
 //
-// Who says 4 takes the permits 1 to 4, whatever others say. So no more than the greatest number
-// work at a time, and who says less has fewer to choose from; who waits for those, at the gate,
-// keeps back whoever came later, also where a higher one is free.
+// A process that asks for 4 uses permits 1 to 4. If processes disagree, the largest number is
+// the limit, and a process with a smaller one has fewer to choose from. While that one waits at
+// the gate, it keeps back later ones, also where a higher permit is free.
 package permits
 
 import (
@@ -46,6 +46,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // Pool is a number of permits. All processes that share it name the same locker, key and
@@ -59,15 +60,15 @@ type Pool struct {
 	resized chan struct{} // closed, and replaced, by Resize
 }
 
-// New returns a pool of n permits. Nothing is taken. Of a pool of none, acquiring is
+// New returns a pool of n permits, and acquires nothing. To acquire from a pool of none is
 // lock.ErrInvalidName.
 func New(l lock.Locker, key lock.Key, n int) *Pool {
 	return &Pool{locker: l, key: key, size: n, resized: make(chan struct{})}
 }
 
-// Resize changes the number for this process. Every process has to do so. More permits can
-// be had at once, by who waits already, too. Of fewer, no more than n are out once those
-// with higher numbers have been given back: nobody takes one of them again.
+// Resize changes the number for this process. Every process has to do so. Further permits are
+// available at once, to waiters too. Permits with higher numbers than n are not acquired again:
+// once those that are held have been released, no more than n are out.
 func (p *Pool) Resize(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +86,7 @@ func (p *Pool) now() (size int, resized <-chan struct{}) {
 // infix stands between the name of the gate and the number of a permit.
 const infix = ".permit-"
 
-// Key returns the key of a permit, from 1, of the pool with this gate: what shows it in List.
+// Key returns the key of a permit, from 1, of the pool with this gate, as List shows it.
 func Key(gate lock.Key, number int) lock.Key {
 	return lock.Key{Space: gate.Space, Name: gate.Name + infix + strconv.Itoa(number)}
 }
@@ -101,19 +102,18 @@ func Number(gate, key lock.Key) int {
 
 func (p *Pool) permit(number int) lock.Key { return Key(p.key, number) }
 
-// Permit is one that is held.
+// Permit is a permit that is held.
 type Permit struct {
 	lock.Hold
 	number   int
 	contexts *engine.Contexts
 }
 
-// Number is which permit it is, from 1. Nobody else has it at the same time. Hold.Fence is
-// the fence of this one: it grows with each holder of the number, and says nothing about
-// those of others.
+// Number is the number of the permit, from 1. Nobody else has it at the same time. Hold.Fence
+// grows with each holder of this number, and says nothing about the fences of others.
 func (h *Permit) Number() int { return h.number }
 
-// Context returns a context that ends when the permit is lost, and carries it: see lock.Hold.
+// Context returns a context that carries the permit, and ends when it is lost: see lock.Hold.
 func (h *Permit) Context(parent context.Context) context.Context {
 	return h.contexts.Context(h.Hold.Context(parent))
 }
@@ -125,8 +125,8 @@ func (h *Permit) Release() error {
 	return err
 }
 
-// question is what a permit that a context carries is asked: whether it is of this pool. The
-// engine tells: the lockers of two pools may be of one folder, and yet not compare as equal.
+// question asks a permit that a context carries whether it is of this pool. The engine
+// answers: the lockers of two pools may be of one folder, and yet not compare as equal.
 type question struct {
 	key  lock.Key
 	ours func(number int) bool
@@ -139,9 +139,9 @@ func (h *Permit) is(key lock.Key) func(any) bool {
 	}
 }
 
-// Acquire takes a permit, waiting behind those who came before for as long as ctx allows.
-// When ctx ends nothing is held, and the error matches an *lock.ErrLocked as that of
-// Locker.Acquire does: it names one of those who have permits, or who is before us.
+// Acquire acquires a permit, waiting behind earlier callers for as long as ctx allows. When
+// ctx ends nothing is held, and the error matches a *lock.LockedError as that of
+// Locker.Acquire does: it names a holder of a permit, or of the gate.
 func (p *Pool) Acquire(ctx context.Context) (*Permit, error) {
 	if err := p.reentrant(ctx); err != nil {
 		return nil, p.wrap(err)
@@ -154,22 +154,22 @@ func (p *Pool) Acquire(ctx context.Context) (*Permit, error) {
 	return p.leave(gate, permit, err)
 }
 
-// atGate is how long TryAcquire outwaits who is passing the gate.
+// atGate is how long TryAcquire waits for a process that is passing the gate.
 const atGate = 50 * time.Millisecond
 
-// TryAcquire takes a permit if one is free, and nobody waits.
+// TryAcquire acquires a permit if one is free, and nobody waits.
 func (p *Pool) TryAcquire(ctx context.Context) (*Permit, error) {
 	if err := p.reentrant(ctx); err != nil {
 		return nil, p.wrap(err)
 	}
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	gate, err := p.locker.TryAcquire(ctx, p.key)
 	if errors.As(err, &locked) && !errors.Is(err, lock.ErrReentrant) {
 		gate, err = lock.AcquireWithin(ctx, p.locker, p.key, atGate)
 	}
 	if err != nil {
 		if errors.As(err, &locked) && ctx.Err() == nil && !errors.Is(err, lock.ErrReentrant) {
-			locked.Cause, locked.Waited = nil, 0 // it has not waited, to whom it may concern
+			locked.Cause, locked.Waited = nil, 0 // for the caller, it has not waited
 		}
 		return nil, p.wrap(err)
 	}
@@ -197,7 +197,7 @@ func (p *Pool) wrap(err error) error { return fmt.Errorf("permits of %s: %w", p.
 // heldVar is the environment variable of lock.FileHold.Environ.
 const heldVar = "HOLDFAST_HELD"
 
-// reentrant is an error if the caller's own context has a permit, or a process above.
+// reentrant is an error if the caller's own context, or a process above, has a permit.
 func (p *Pool) reentrant(ctx context.Context) (err error) {
 	engine.HoldOf(ctx, question{p.key, func(number int) bool {
 		err = p.refused(ctx, number)
@@ -225,11 +225,11 @@ func (p *Pool) reentrant(ctx context.Context) (err error) {
 }
 
 // isNamed reports whether the variable may name a holding. Acquiring looks closer.
-func isNamed(above string, holder *lock.LockInfo) bool {
+func isNamed(above string, holder *evidence.Claim) bool {
 	return holder != nil && holder.Nonce != "" && strings.Contains(above, holder.Nonce)
 }
 
-// refused is the error for a permit of the caller's own, if it is.
+// refused is the error if this permit is the caller's own.
 func (p *Pool) refused(ctx context.Context, number int) error {
 	held, err := p.locker.TryAcquire(ctx, p.permit(number))
 	switch {
@@ -241,7 +241,7 @@ func (p *Pool) refused(ctx context.Context, number int) error {
 	return nil
 }
 
-// leave lets the next one pass. A gate that was lost is no loss: what is held is the permit.
+// leave releases the gate. A gate that was lost is no loss: what is held is the permit.
 func (p *Pool) leave(gate lock.Hold, permit *Permit, err error) (*Permit, error) {
 	if rerr := gate.Release(); rerr != nil && !errors.Is(rerr, lock.ErrLost) {
 		err = errors.Join(err, rerr)
@@ -255,12 +255,12 @@ func (p *Pool) leave(gate lock.Hold, permit *Permit, err error) (*Permit, error)
 	return permit, nil
 }
 
-// pass is for who has the gate: it takes a permit that is free, or waits for the first.
+// pass acquires a free permit, or waits for the first. The caller has the gate.
 func (p *Pool) pass(ctx context.Context) (*Permit, error) {
 	for {
 		size, resized := p.now()
 		permit, err := p.try(ctx, size)
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if err == nil || !errors.As(err, &locked) {
 			return permit, err
 		}
@@ -270,12 +270,12 @@ func (p *Pool) pass(ctx context.Context) (*Permit, error) {
 	}
 }
 
-// try takes a permit that is free. The error is that of the last one that is not.
+// try acquires a free permit. The error is that of the last one that is not free.
 func (p *Pool) try(ctx context.Context, size int) (*Permit, error) {
 	err := fmt.Errorf("%w: %d permits", lock.ErrInvalidName, size)
 	for number := 1; number <= size; number++ {
 		var held lock.Hold
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if held, err = p.locker.TryAcquire(ctx, p.permit(number)); err == nil {
 			return p.hold(held, number), nil
 		} else if !errors.As(err, &locked) {
@@ -285,7 +285,7 @@ func (p *Pool) try(ctx context.Context, size int) (*Permit, error) {
 	return nil, err
 }
 
-// first waits for whichever permit comes first. It returns nothing when the pool is resized.
+// first waits for the first permit to become free. It returns nothing when the pool is resized.
 func (p *Pool) first(ctx context.Context, size int, resized <-chan struct{}) (permit *Permit, err error) {
 	all, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -47,9 +47,9 @@ func wantFree(t *testing.T, p *permits.Pool, n int) {
 func wantNone(t *testing.T, p *permits.Pool) {
 	t.Helper()
 	held, err := p.TryAcquire(t.Context())
-	var locked *lock.ErrLocked
-	if held != nil || !errors.As(err, &locked) || errors.Is(err, lock.ErrTimeout) {
-		t.Fatalf("%v, %v; want an *ErrLocked", held, err)
+	var locked *lock.LockedError
+	if held != nil || !errors.As(err, &locked) || errors.Is(err, lock.ErrTimeout) || locked.Waited != 0 {
+		t.Fatalf("%v, %v; want a *LockedError that has not waited", held, err)
 	}
 }
 
@@ -81,8 +81,8 @@ func untilAtGate(t *testing.T, dir lock.Dir, n int) {
 		waiting := 0
 		for e, err := range dir.List(t.Context()) {
 			testkit.Check(t, err)
-			if !e.Granted && e.Key != key {
-				waiting++
+			if e.Key != key {
+				waiting += len(e.Waiters)
 			}
 		}
 		return waiting == n
@@ -162,7 +162,7 @@ func TestCancel(t *testing.T) {
 		short, stop := context.WithTimeout(t.Context(), limit)
 		_, err := p.Acquire(short)
 		stop()
-		var locked *lock.ErrLocked
+		var locked *lock.LockedError
 		if errors.As(err, &locked) && errors.Is(err, lock.ErrTimeout) {
 			break
 		} else if err == nil || limit > testkit.Patience {

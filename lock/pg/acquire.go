@@ -9,27 +9,28 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// Acquire takes the lock, waiting in the queues of this process and of the server for as
+// Acquire acquires the lock, waiting in the queues of this process and of the server for as
 // long as ctx allows.
 //
-// When ctx ends while it waits nothing is held, and the error is an *lock.ErrLocked
-// that names the session in the way, as far as that can be told, and matches
-// lock.ErrTimeout and context.DeadlineExceeded, or context.Canceled. ErrDeadlock,
-// ErrTooManyLocks, and whatever else goes wrong, end the wait at once.
+// When ctx ends while it waits, nothing is held. The error is then a *lock.LockedError, names
+// the session in the way as far as that is known, and matches lock.ErrTimeout and
+// context.DeadlineExceeded, or context.Canceled. ErrDeadlock, ErrTooManyLocks, and any other
+// failure, end the wait at once.
 func (l *Locker) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, false)
 }
 
-// TryAcquire takes the lock if nobody has it, or waits for it. The *lock.ErrLocked of a
-// lock that is another's names a holder of this process; for others, as that takes the
-// server a look at all locks there are, ask List.
+// TryAcquire acquires the lock if nobody has it or waits for it. Else the *lock.LockedError
+// names the holder if that is in this process. For others ask Inspect: to find them, the
+// server has to look at all locks there are.
 func (l *Locker) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, exclusive, true)
 }
 
-// AcquireShared is Acquire for a lock that any number of readers can have together,
+// AcquireShared is Acquire for a shared lock: any number of readers have it together,
 // and none beside an exclusive holder. A shared lock has no fence.
 func (l *Locker) AcquireShared(ctx context.Context, key lock.Key) (lock.Hold, error) {
 	return l.acquire(ctx, key, shared, false)
@@ -57,9 +58,9 @@ type attempt struct {
 	nested  bool     // the session is an outer hold's
 	sent    time.Time
 
-	told bool // the Observer has been told that it waits
+	told bool // Observe has been told that it waits
 
-	mu       sync.Mutex // guards inTheWay, which a wait's end and its announcement find out
+	mu       sync.Mutex // guards inTheWay, for a wait's end and its announcement
 	inTheWay *who       // as the last look found; nil if it has found nobody
 }
 
@@ -105,11 +106,11 @@ func (a *attempt) reentrant(ctx context.Context) error {
 		return nil
 	}
 	info := hold.Info()
-	return &lock.ErrLocked{Path: a.key.String(), Info: &info, State: lock.StateHeld, Evidence: lock.EvidenceSameProcess, Cause: lock.ErrReentrant}
+	return &lock.LockedError{Status: lock.Status{Key: a.key, Path: a.key.String(), Info: &info, State: evidence.Held, Evidence: evidence.SameProcess}, Cause: lock.ErrReentrant}
 }
 
-// run goes on until it is over: a connection that lay in the pool may be one of a server
-// that is gone, and a wait may be broken off for who releases the outer hold.
+// run tries until it has an answer: a connection from the pool may lead to a server that is
+// gone, and a wait may be broken off to release the outer hold.
 func (a *attempt) run(ctx context.Context) (*Hold, error) {
 	for stale := 0; ; {
 		if err := a.find(ctx); err != nil {
@@ -126,10 +127,10 @@ func (a *attempt) run(ctx context.Context) (*Hold, error) {
 	}
 }
 
-// find gets a session, with its turn: that of the hold that ctx carries, so that those
-// who nest need no further connection, and the server sees when they wait for each other;
-// or, if there is none, or it is at work, one of its own, when it is the turn of this
-// goroutine in the line of this process.
+// find gets a session, with its turn: that of the hold that ctx carries. So nested holds need
+// no further connection, and the server sees when they wait for each other. If there is none,
+// or it is at work, find gets a session of its own, when it is the turn of this goroutine in
+// the line of this process.
 func (a *attempt) find(ctx context.Context) error {
 	l := a.locker
 	if gone := l.lines.haunted(a.number); gone != nil {
@@ -196,8 +197,8 @@ func (a *attempt) find(ctx context.Context) error {
 	}
 }
 
-// noSession says why there is none. A lock of this process's needs none to be known as
-// locked.
+// noSession says why there is no session. If this process has the lock, that is known without
+// one.
 func (a *attempt) noSession(ctx context.Context, err error) error {
 	if ctx.Err() != nil && a.heldHere() {
 		return a.gaveUp(ctx)
@@ -211,8 +212,8 @@ func (a *attempt) heldHere() bool {
 	return h != nil && (h.mode == exclusive || a.mode == exclusive)
 }
 
-// leaveQueues gives up the places in queues, for who has the lock, does not want it any
-// more, or needs none.
+// leaveQueues gives up the places in queues. The caller has the lock, does not want it any
+// more, or needs no place.
 func (a *attempt) leaveQueues() {
 	if a.place != nil {
 		a.place.leave()

@@ -22,7 +22,7 @@ func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 		select {
 		case l.asks <- struct{}{}:
 			a.mayWait = true
-		default: // so a try must do: connections are left for those who come after us
+		default: // so a try must do: connections are left for later callers
 		}
 	}
 	calls := a.mode.calls(a.number)
@@ -42,10 +42,10 @@ func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 	select {
 	case <-l.closed:
 		s.breakOff(errClosed)
-	default: // whoever closes it later finds this wait
+	default: // a later Close finds this wait
 	}
 	announced, sql := a.announce(), calls.wait
-	if l.options.Observer != nil { // who is to be told of a wait, however short
+	if l.options.Observe != nil { // it is to be told of a wait, however short
 		sql = calls.tryWait
 	}
 	err = s.query(ctx, func() { a.look(context.WithoutCancel(ctx), s) }, // while there is still something to see
@@ -57,8 +57,8 @@ func (a *attempt) ask(ctx context.Context) (granted bool, err error) {
 	return true, a.grantHeard()
 }
 
-// grantHeard notes when the grant was a sign of life: from its sending, which is long ago
-// if it was waited for. Then, with a lease, the server is asked once more.
+// grantHeard notes the grant as a sign of life, as of the question, which is long ago after a
+// wait. Then, with a lease, the server is asked once more.
 func (a *attempt) grantHeard() error {
 	s := a.session
 	if a.locker.options.Lease == 0 || since(a.sent) < a.locker.period()/3 {
@@ -69,20 +69,20 @@ func (a *attempt) grantHeard() error {
 	return s.beat()
 }
 
-// tell tells an Observer of the wait, once.
+// tell tells Observe of the wait, once.
 func (a *attempt) tell() {
-	if a.locker.options.Observer == nil || a.told {
+	if a.locker.options.Observe == nil || a.told {
 		return
 	}
 	a.told = true
 	locked := a.locked()
-	a.locker.observe(a.key, lock.Event{Kind: lock.EventWaiting, Info: locked.Info, Evidence: locked.Evidence})
+	a.locker.observe(a.key, lock.Event{Kind: lock.EventWaiting, Status: lock.Status{Info: locked.Info, Evidence: locked.Evidence}})
 }
 
-// announce tells an Observer of a wait, once it lasts, and who is in the way. What it
-// returns must be called at its end.
+// announce tells Observe of a wait, once it lasts, and which session is in the way. The
+// caller must call end at the wait's end.
 func (a *attempt) announce() (end func(waited bool)) {
-	if a.locker.options.Observer == nil || a.told {
+	if a.locker.options.Observe == nil || a.told {
 		return func(bool) {}
 	}
 	over := make(chan struct{})
@@ -111,15 +111,14 @@ func (a *attempt) announce() (end func(waited bool)) {
 	}
 }
 
-// failed cleans up after a question that failed, and returns what to say. The lock may
-// have been granted all the same, between the server's decision and its hearing of
-// the cancel (PostgreSQL bug 17686): so it is given back, granted or not; and if that
-// can't be done, its session ends.
+// failed cleans up after a question that failed, and returns the error. The lock may have
+// been granted all the same, before the server has heard of the cancel (PostgreSQL bug
+// 17686). So it is given back, granted or not; if that fails, its session ends.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	s := a.session
 	stale := s.conn.IsClosed() && s.reused && !a.nested && ctx.Err() == nil && time.Since(a.sent) < pingAfter
-	// As many times as it takes to hear an answer: a request to cancel, late, may
-	// have met this.
+	// As many times as it takes to hear an answer: a late request to cancel may have met
+	// this.
 	until := time.Now().Add(a.locker.silence / 2)
 	had, uerr := s.unlock(context.Background(), until, a.number, a.mode)
 	if uerr != nil && !s.conn.IsClosed() {
@@ -163,8 +162,8 @@ func (a *attempt) explain(ctx context.Context, err error) error {
 	return a.wrap(endOf(ctx)) // nobody is known to be in the way
 }
 
-// overBudget says that a Locker has all the locks that it may have, before the server
-// itself has no room: then it refuses new connections, and other programs' work, too.
+// overBudget says that a Locker has all the locks that it may have. A server that itself has
+// no room refuses new connections, and other programs' work, too.
 func (l *Locker) overBudget() error {
 	return fmt.Errorf("%w: this Locker has %d, as many as Options.MaxLocks allows, or a quarter of what the server has room for; %s",
 		ErrTooManyLocks, cap(l.budget), l.moreRoom())

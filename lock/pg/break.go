@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Session is one of the server's, which has a lock.
+// Session is a session of the server that has a lock.
 type Session struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
@@ -28,16 +28,12 @@ func (l *Locker) Holders(ctx context.Context, key lock.Key) (all []Session, err 
 	if err != nil {
 		return nil, err
 	}
-	space, id, sub := int64(uint32(uint64(n.hash)>>32)), int64(uint32(n.hash)), 1
-	if n.numeric {
-		space, id, sub = int64(uint32(n.space)), int64(uint32(n.id)), 2
-	}
 	err = l.keeper.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `WITH locks AS MATERIALIZED (SELECT pid, classid::bigint, objid::bigint, objsubid FROM pg_locks
 				WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 			SELECT a.pid, a.backend_start, coalesce(a.application_name, ''), coalesce(a.client_hostname, host(a.client_addr), ''),
 				(SELECT count(*) FROM locks other WHERE other.pid = a.pid)
-			FROM locks l JOIN pg_stat_activity a USING (pid) WHERE classid = $1 AND objid = $2 AND objsubid = $3 ORDER BY a.pid`, space, id, sub)
+			FROM locks l JOIN pg_stat_activity a USING (pid) WHERE classid = $1 AND objid = $2 AND objsubid = $3 ORDER BY a.pid`, n.inLocks()...)
 		if err != nil {
 			return err
 		}
@@ -60,7 +56,7 @@ func (l *Locker) Holders(ctx context.Context, key lock.Key) (all []Session, err 
 var ErrGone = errors.New("the session is not there any more")
 
 // EndSession ends a session that Holders has returned, with all that it holds, and returns
-// when it is gone. One that has its pid by now is left alone: that is ErrGone.
+// when it is gone. A later session with its pid is left alone: that is ErrGone.
 func (l *Locker) EndSession(ctx context.Context, s Session) error {
 	started := &s.Started
 	if s.Started.IsZero() { // not ours to see

@@ -52,8 +52,8 @@ func (o Options) config() (*config, error) {
 }
 
 // settings are those of every session of ours. They come with the connection, so they
-// are there before the first lock is, nothing that is sent can undo them, and they beat
-// the defaults of a role or a database, which would end waits and holds, or keep our
+// are there before the first lock is, and nothing that is sent can undo them. They beat
+// the defaults of a role or a database: those could end waits and holds, or keep our
 // tables out of reach. The server is to miss a client that is cut off as soon as that
 // misses the server, also while an answer of its own is under way (tcp_user_timeout) and
 // while the client waits for a lock (client_connection_check_interval). A fence that was
@@ -68,8 +68,8 @@ var settings = map[string]string{
 }
 
 // connect makes a connection, with our settings if ours is true. leased says that the
-// session is to end when the server does not hear of it for the lease: an idle one,
-// which one that waits is not.
+// session, while idle, is to end when the server does not hear of it for the lease. One that
+// waits is not idle.
 func (c *config) connect(ctx context.Context, ours, leased bool) (*pgx.Conn, error) {
 	conn := c.conn.Copy()
 	if c.before != nil {

@@ -1,37 +1,36 @@
-// Package pg is holdfast's engine on PostgreSQL (14 or later): the same locks, for those
-// who have outgrown one machine, as session-level advisory locks of a database that many
-// run anyway.
+// Package pg is holdfast's engine on PostgreSQL (14 or later): the same locks, for programs
+// that have outgrown one machine, as session-level advisory locks of a database.
 //
 //	locks, err := pg.Open(ctx, pg.Options{Conn: "host=db dbname=app"})
 //	if err != nil {
 //		return err
 //	}
 //	defer locks.Close()
-//	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context) error { ... })
+//	err = lock.Do(ctx, locks, lock.Key{Space: "agent", Name: id}, func(ctx context.Context, held lock.Hold) error { ... })
 //
-// A hold is that of a session of the server, with a connection of its own, on which
-// nothing else is done: so it survives every commit of the work that it protects, and
-// ends when the server sees that connection end. Under a hold, by its context, further
-// locks are acquired on the same session: who nests needs one connection, however deeply.
+// A hold belongs to a session of the server, with a connection of its own, on which nothing
+// else is done. So it survives every commit of the work that it protects, and ends when the
+// server sees that connection end. Under a hold, by its context, further locks are acquired
+// on the same session: nested holds need one connection, however deep.
 //
 // # Keys
 //
 // A lock is a number of 64 bits: the beginning of the SHA-256 of space and name. The
-// table names has the name of each number, so that two names which make one number are
-// found out (ErrCollision) and not taken for contention. A space that is registered as
-// numeric (Locker.Register) uses the form of two numbers of 32 bits, its own and the
-// name's, with no loss. The table spaces has each space as the one or the other, for
-// good: so no two spaces have one number, and nobody uses one with names (ErrSpaceClash).
-// Programs that lock by numbers alone are met in the space Numbers.
+// table names has the name of each number: so two names with one number are found out
+// (ErrCollision), and not taken for contention. A space that is registered as numeric
+// (Locker.Register) uses the form of two numbers of 32 bits, its own and the name's, with
+// no loss. The table spaces has each space as the one or the other, for good: so no two
+// spaces have one number, and nobody uses a numeric space with names (ErrSpaceClash).
+// The space Numbers is that of programs that lock by numbers alone.
 //
 // The tables are in a schema of their own, holdfast, whatever the search_path
-// (Options.Schema, Schema). PurgeNames forgets what nobody has used for long.
+// (Options.Schema, Schema). PurgeNames forgets names that have long been unused.
 //
 // # Fence
 //
 // Hold.Fence is raised in the table fences, through the session that has the lock, by the rule
 // that all engines have (engine.NextFence), and is durable before it is given out. To refuse a
-// writer who comes too late, keep it where you write, and check it there:
+// late writer, keep it where you write, and check it there:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //
@@ -41,25 +40,25 @@
 // # In a transaction
 //
 // Where the lock protects nothing but what one transaction writes, AcquireTx takes it in
-// that transaction, until its end: no connection, no loss that is not the transaction's
-// own, no fence, and the server sees who waits for whom among locks and rows. It works
-// behind a pooler.
+// that transaction, until its end. It needs no further connection, has no fence, and is lost
+// only with the transaction. The server sees deadlocks among locks and rows. It works behind a
+// pooler.
 //
 // # Loss
 //
 // Every session that holds is asked for a sign of life, three times in ten seconds. If it
 // ends (a restart of the server, pg_terminate_backend, a network that is cut), Hold.Lost of
 // all its holds is closed and their contexts end, with ErrLost: within milliseconds where
-// the server says so, and within ten seconds where nobody says anything. A session that
-// waits can't be asked. The Locker has one further session, which never waits: it looks
-// after those that do, ends what has stopped waiting and does not answer, and what was
-// given up, before this Locker asks for the same lock again. Others may have the lock
+// the server says so, and within ten seconds where nothing is heard. A session that waits
+// can't be asked. The Locker has one further session, which never waits, and looks after
+// those that do. It ends sessions that have stopped waiting and do not answer, and those that
+// were given up, before this Locker asks for the same lock again. Others may have the lock
 // from then on.
 //
 // A holder that is stopped, or cut off, keeps its lock for as long as the server believes
 // in its connection: one that is cut off, about ten seconds; one that is stopped, for ever,
-// unless there is an Options.Lease: then the server ends a session that it has not heard of
-// for so long; the holder counts from before its last sign of life, and so knows first.
+// unless there is an Options.Lease. Then the server ends a session after that time of
+// silence. The holder counts from before its last sign of life, and so knows first.
 //
 // # Failover
 //
@@ -77,8 +76,8 @@
 //   - names: a lock is listed by its number until its name is used again by a process that
 //     has not known it, or after half a day;
 //   - spaces: one that was registered as numeric just before may now be used with names by
-//     others, who exclude none of those that go by its number. These learn it when they
-//     Register it again, at their next start: ErrSpaceClash.
+//     other programs. They do not exclude those that go by its number. The latter learn it
+//     when they Register it again, at their next start: ErrSpaceClash.
 //
 // With synchronous replication (synchronous_standby_names) a fence, a name and a space are
 // waited for, whatever the role's synchronous_commit says.
@@ -97,10 +96,10 @@
 //
 // A Locker has up to 25 connections for locks, or pool_max_conns of Options.Conn, or as
 // many as Options.Pool: two at least, and one more for its own session. It takes one for
-// each hold that is not under another, and for each lock that somebody waits for,
-// whatever the number of goroutines: they stand in line in the process, first come, first
-// served, and only the first is in the server's queue. So a process with many waiters has
-// the share of one. Four in five connections may wait; who comes after that still tries.
+// each hold that is not under another, and for each lock that goroutines wait for, however
+// many: they stand in line in the process, first come, first served, and only the first is in
+// the server's queue. So a process with many waiters has the share of one. Four in five
+// connections may wait; an acquisition beyond that still tries.
 // Two goroutines that acquire under one hold at the same time need a second connection
 // while the first one waits. To release a lock of a session that waits for another, its wait
 // is broken off, and begun again.
@@ -112,8 +111,8 @@
 // # Deadlock
 //
 // The server finds a deadlock among sessions, that of nested holds included, after its
-// deadlock_timeout: one of those who wait gets ErrDeadlock, and keeps what it has. It can't
-// see a goroutine that holds with one context and waits with another. Use
+// deadlock_timeout: one of the waiters gets ErrDeadlock, and keeps what it has. The server
+// can't see a goroutine that holds with one context and waits with another. Use
 // lock.AcquireKeys, or one order for all.
 //
 // # Room

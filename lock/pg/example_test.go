@@ -25,9 +25,9 @@ func Example() {
 	}
 	defer locks.Close()
 
-	err = lock.Do(ctx, locks, lock.Key{Space: "account", Name: "42"}, func(ctx context.Context) error {
+	err = lock.Do(ctx, locks, lock.Key{Space: "account", Name: "42"}, func(ctx context.Context, held lock.Hold) error {
 		// ctx ends, with lock.ErrLost, if the server or the network fails us.
-		fence, err := lock.HoldOf(ctx).Fence()
+		fence, err := held.Fence()
 		if err != nil {
 			return err
 		}

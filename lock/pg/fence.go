@@ -19,13 +19,13 @@ import (
 // synchronous_commit on: "the server waits for the transaction's WAL records to be flushed to
 // permanent storage before returning a success indication to the client" (PostgreSQL's
 // documentation, Asynchronous Commit). A sequence promises no such thing: its numbers are
-// written down some at a time, and whoever gets the next one of these waits for nothing.
+// written down some at a time, and to get the next of these waits for nothing.
 
-// Fence returns a number that is greater than that of every earlier holder of this lock who
-// asked for one: engine.NextFence, durable before it is returned. It is asked for at the first
-// call, through the session that has the lock, so nobody can have it who has lost the lock:
-// that is lock.ErrLost. One out of all reason that lies in the database is an error with the
-// statement that cures it. A shared lock has none (errors.ErrUnsupported).
+// Fence returns a greater number than every earlier holder of this lock was given:
+// engine.NextFence, durable before it is returned. The first call asks for it, through the
+// session that has the lock; so after a loss it is lock.ErrLost. If a number out of all reason
+// lies in the database, the error has the statement that cures it. A shared lock has no fence
+// (errors.ErrUnsupported).
 func (h *Hold) Fence() (int64, error) {
 	if h.mode == shared {
 		return 0, fmt.Errorf("pg: fence of %s: readers have none: %w", h.key, errors.ErrUnsupported)
@@ -61,7 +61,7 @@ func (h *Hold) Fence() (int64, error) {
 	return fence, nil
 }
 
-// raiseFence is for who has the turn of the session.
+// raiseFence raises the fence. The caller has the turn of the session.
 func (h *Hold) raiseFence(ctx context.Context) (fence int64, err error) {
 	ns, key := &h.locker.names, h.number.String()
 	var last int64
@@ -77,7 +77,7 @@ func (h *Hold) raiseFence(ctx context.Context) (fence int64, err error) {
 	return fence, err
 }
 
-// LastFence returns the fence that was last given to a holder of a lock; 0 if none is known.
+// LastFence returns the last fence of a lock; 0 if none is known.
 func (l *Locker) LastFence(ctx context.Context, key lock.Key) (fence int64, err error) {
 	n, err := l.number(key)
 	if err != nil {

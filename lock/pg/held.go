@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // releasePatience bounds how long Release waits for the server to give a lock back.
@@ -20,9 +21,8 @@ type lockID struct {
 	number number
 }
 
-// Hold is a lock that is held, on a connection on which nothing else is done but to hold
-// it, and the locks that are acquired under it. Its methods may be called by several
-// goroutines at once.
+// Hold is a lock that is held. Its connection does nothing but hold it, and the locks that
+// are acquired under it. Its methods may be called by several goroutines at once.
 type Hold struct {
 	locker   *Locker
 	key      lock.Key
@@ -64,10 +64,10 @@ func (h *Hold) is(id any) bool {
 // Key returns the lock's key.
 func (h *Hold) Key() lock.Key { return h.key }
 
-// Info tells who has the lock: PID is that of the server's process for this session,
-// as List shows it.
-func (h *Hold) Info() lock.LockInfo {
-	return lock.LockInfo{
+// Info describes the holder: PID is that of the server's process for this session, as List
+// shows it.
+func (h *Hold) Info() evidence.Claim {
+	return evidence.Claim{
 		PID: int(h.session.pid), CreatedAt: h.since.UTC(), Cmd: h.locker.options.Cmd, Hostname: h.locker.host, Mode: h.mode.name,
 	}
 }
@@ -83,9 +83,9 @@ func (h *Hold) Lost() <-chan struct{} { return h.contexts.Lost() }
 func (h *Hold) Context(parent context.Context) context.Context { return h.contexts.Context(parent) }
 
 // Release gives the lock back, within five seconds. Only the first call does so; further
-// ones return nil. If the lock was not ours any more, or if it can't be told, the session
-// is ended, which frees the lock, and all others that were acquired under it, and the
-// error matches lock.ErrLost.
+// ones return nil. If the lock was not ours any more, or that is unknown, the session is
+// ended. That frees the lock, and all others acquired under it, and the error matches
+// lock.ErrLost.
 func (h *Hold) Release() error { return h.ReleaseContext(context.Background()) }
 
 // ReleaseContext is Release, and waits no longer than ctx allows.
@@ -130,8 +130,8 @@ func (h *Hold) giveBack(ctx context.Context, until time.Time) error {
 	return err
 }
 
-// forget gives up the hold's place in the process. It is called by who has taken the hold
-// out of the session, once.
+// forget gives up the hold's place in the process. It is called once, by the caller that has
+// taken the hold out of the session.
 func (h *Hold) forget() {
 	h.locker.lines.held(h, false)
 	<-h.locker.budget

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// keeper is the Locker's own session, which never waits for a lock. It looks after those
-// that do, and so can't be asked whether they can still be heard; it ends those that don't
-// answer, and sees what is asked about locks when all other connections are taken.
+// keeper is the Locker's own session, which never waits for a lock. It looks after sessions
+// that wait, as those can't be asked for a sign of life themselves, and ends those that don't
+// answer. It also asks about locks when all other connections are taken.
 type keeper struct {
 	locker *Locker
-	turn   chan struct{} // who has put something in may use conn
+	turn   chan struct{} // to put something in is to have the right to use conn
 	conn   *pgx.Conn     // nil, or closed, after a failure
 
 	mu      sync.Mutex // guards what follows
@@ -24,12 +24,12 @@ type keeper struct {
 	timer   *time.Timer
 }
 
-// asking is a question for a lock that has not been answered.
+// asking is an unanswered question for a lock.
 type asking struct {
 	sent  time.Time
-	heard time.Time // when a look was sent that found it waiting
-	// idle says that the last look found a session that does not wait any more: its answer
-	// is under way, or is never to come.
+	heard time.Time // when the last look that found it waiting was sent
+	// idle says that the last look found it not waiting any more: its answer is under way, or
+	// will never come.
 	idle bool
 }
 
@@ -47,8 +47,8 @@ func (k *keeper) connect(ctx context.Context) error {
 	return nil
 }
 
-// ask calls fn with the keeper's session, which fn may use until ctx ends. A session that
-// was there before may be one of a server that is gone: then it is done once more.
+// ask calls fn with the keeper's session, which fn may use until ctx ends. An old session may
+// be one of a server that is gone: then ask connects and calls fn once more.
 func (k *keeper) ask(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn) error) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -123,7 +123,7 @@ func (k *keeper) lookLater() {
 	}
 }
 
-// look looks after those who have asked for some time.
+// look looks after sessions that have asked for some time.
 func (k *keeper) look() {
 	defer func() {
 		k.mu.Lock()
@@ -169,7 +169,7 @@ func (k *keeper) look() {
 			s.mu.Lock()
 			s.silent = true
 			s.mu.Unlock()
-			closeSocket(s.conn) // its end is seen to by who asks
+			closeSocket(s.conn) // the acquisition that asks sees to its end
 		}
 	}
 }
@@ -182,9 +182,8 @@ type sessionID struct {
 
 func (id sessionID) utc() sessionID { return sessionID{id.pid, id.started.UTC().Round(0)} }
 
-// judge reports whether a session is to be given up that has asked: it is not there any
-// more, it does not wait and twice has not answered, or nothing could be learned of it in
-// a period.
+// judge reports whether to give up a session that has asked: it is not there any more, it
+// does not wait and has twice not answered, or nothing could be learned of it in a period.
 func (k *keeper) judge(s *session, seen, there, waiting bool, sent time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,9 +205,9 @@ func (k *keeper) judge(s *session, seen, there, waiting bool, sent time.Time) bo
 	return false
 }
 
-// end ends a session that was given up, so that it does not keep its locks, or get
-// another, for as long as the server believes in it. It returns when that is over, was
-// not allowed, or took too long.
+// end ends a session that was given up. Else it would keep its locks, or get another, for as
+// long as the server believes in it. It returns when the session has ended, when ending it
+// was not allowed, or when that took too long.
 func (k *keeper) end(pid uint32, started time.Time) {
 	for begun, wait := time.Now(), 10*time.Millisecond; ; wait *= 2 {
 		limited, cancel := context.WithTimeout(context.Background(), k.locker.silence/3)
@@ -226,8 +225,8 @@ func (k *keeper) end(pid uint32, started time.Time) {
 	}
 }
 
-// blocker tells who is in the way of a session that waits, without a look at all locks
-// there are: one who holds the lock, if there is one; nil if it is nobody.
+// blocker returns the session in the way of one that waits, without a look at all locks: a
+// holder, if there is one; nil if there is nothing in the way.
 func (k *keeper) blocker(ctx context.Context, pid uint32) (w *who, err error) {
 	err = k.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var found who

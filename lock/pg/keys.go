@@ -34,6 +34,14 @@ func (n number) args() []any {
 	return []any{n.hash}
 }
 
+// inLocks are the classid, objid and objsubid that the lock has in pg_locks.
+func (n number) inLocks() []any {
+	if n.numeric {
+		return []any{int64(uint32(n.space)), int64(uint32(n.id)), 2}
+	}
+	return []any{int64(uint32(uint64(n.hash) >> 32)), int64(uint32(n.hash)), 1}
+}
+
 // maxName bounds a space and a name, in bytes.
 const maxName = 1024
 
@@ -59,9 +67,9 @@ func (l *Locker) number(key lock.Key) (number, error) {
 	return number{numeric: true, space: space, id: int32(id)}, nil
 }
 
-// Numbers is the space of locks that are a number, for programs that lock by one: Name is
-// a number of 64 bits, in decimal, or two of 32 bits with a comma between. They have no
-// names, so nothing is found out about two uses of one number.
+// Numbers is the space of programs that lock by numbers: Name is a number of 64 bits, in
+// decimal, or two of 32 bits with a comma between. These locks have no names, so two uses of
+// one number are not found out.
 const Numbers = "#"
 
 func rawNumber(key lock.Key) (number, error) {
@@ -81,8 +89,8 @@ func rawNumber(key lock.Key) (number, error) {
 	return number{}, fmt.Errorf("pg: %w: lock key %q: want a number of 64 bits, or two of 32 bits, as in %s/1,-2", lock.ErrInvalidName, key, Numbers)
 }
 
-// hash is 64 bits of SHA-256, so that nobody finds names that collide by chance, and
-// only with great effort on purpose.
+// hash is 64 bits of SHA-256: names don't collide by chance, and only with great effort on
+// purpose.
 func hash(key lock.Key) int64 {
 	sum := sha256.Sum256([]byte(key.Space + "\x00" + key.Name))
 	return int64(binary.BigEndian.Uint64(sum[:]))

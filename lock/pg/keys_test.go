@@ -103,6 +103,8 @@ func TestSpaceOfBothKinds(t *testing.T) {
 		wantIs(t, err, pg.ErrSpaceClash)
 		_, err = other.TryAcquire(ctx, k)
 		wantIs(t, err, pg.ErrSpaceClash)
+		_, err = other.Inspect(ctx, k) // it would be free by its name
+		wantIs(t, err, pg.ErrSpaceClash)
 	}
 	if n := len(listed(t, l)); n != 1 {
 		t.Errorf("%d locks, want the first", n)
@@ -135,7 +137,11 @@ func TestCollision(t *testing.T) {
 			for _, acquire := range []func(context.Context, lock.Key) (lock.Hold, error){l.Acquire, l.TryAcquire, l.AcquireShared} {
 				_, err := acquire(limited(t), second)
 				wantIs(t, err, pg.ErrCollision)
-				var locked *lock.ErrLocked
+				if isHeld {
+					_, err = l.Inspect(limited(t), second)
+					wantIs(t, err, pg.ErrCollision)
+				}
+				var locked *lock.LockedError
 				if errors.As(err, &locked) || err != nil && !strings.Contains(err.Error(), first.String()) {
 					t.Errorf("%v; want no contention, and both names", err)
 				}

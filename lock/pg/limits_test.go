@@ -70,6 +70,9 @@ func TestClosed(t *testing.T) {
 			t.Errorf("listed: %v", err)
 		}
 	}
+	if s, err := l.Inspect(limited(t), key()); err == nil || !strings.Contains(err.Error(), "the Locker is closed") {
+		t.Errorf("inspected: %+v, %v", s, err)
+	}
 	if _, err := l.TryAcquire(limited(t), key()); err == nil || !strings.Contains(err.Error(), "the Locker is closed") {
 		t.Errorf("acquired: %v", err)
 	}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// lines are the queues in this process, one for each lock: only who is first in it asks
-// the server, and waits there, however many want the lock. Who asks on the session of an
-// outer hold takes no place: they need no further connection, and must not stand behind
-// who waits for one.
+// lines are the queues in this process, one for each lock. Only the first in it asks the
+// server, and waits there, however many want the lock. An acquisition on the session of an
+// outer hold takes no place: it needs no further connection, and must not stand behind
+// waiters for one.
 type lines struct {
 	mu sync.Mutex // guards all of it
 	of map[number]*line
@@ -21,7 +21,7 @@ type line struct {
 	// ghosts are sessions that had the lock, and may still have it on the server.
 	ghosts int
 	gone   chan struct{} // closed when there is none left
-	asking *session      // of who is first, while they ask
+	asking *session      // of the first, while it asks
 }
 
 // place is one in a line.
@@ -65,7 +65,7 @@ func (ls *lines) enter(n number) (p *place, first bool) {
 	return p, false
 }
 
-// leave gives up the place, and the next one is first if this was.
+// leave gives up the place. If it was the first, the next one is now.
 func (p *place) leave() {
 	ls := p.lines
 	ls.mu.Lock()
@@ -82,7 +82,7 @@ func (p *place) leave() {
 	ls.tidy(p.number, l)
 }
 
-// asks notes with which session who is first asks.
+// asks notes the session with which the first asks.
 func (p *place) asks(s *session) {
 	p.lines.mu.Lock()
 	defer p.lines.mu.Unlock()
@@ -102,8 +102,8 @@ func (ls *lines) held(h *Hold, begins bool) {
 	ls.tidy(h.number, l)
 }
 
-// inTheWay tells what this process knows of a lock: a hold of its own, or with which
-// session it asks for it.
+// inTheWay tells what this process knows of a lock: a hold of its own, or the session with
+// which it asks for it.
 func (ls *lines) inTheWay(n number) (h *Hold, asking *session) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -119,8 +119,7 @@ func (ls *lines) inTheWay(n number) (h *Hold, asking *session) {
 // ghostPatience bounds how long the end of a lost session is waited for.
 const ghostPatience = 2 * time.Second
 
-// ghost notes that a session with these locks was lost, until the function that it
-// returns is called.
+// ghost notes that a session with these locks was lost, until gone is called.
 func (ls *lines) ghost(numbers []number) (gone func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

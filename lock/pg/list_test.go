@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/pg"
+	"github.com/holdfast-go/holdfast/lock/repolock"
 )
 
-func listed(t testing.TB, l lock.Locker) (entries []lock.Entry) {
+func listed(t testing.TB, l lock.Locker) (all []lock.Status) {
 	t.Helper()
-	for e, err := range l.List(limited(t)) {
+	for s, err := range l.List(limited(t)) {
 		check(t, err)
-		entries = append(entries, e)
+		all = append(all, s)
 	}
-	return entries
+	return all
 }
 
 // TestQueryAdvisoryLocks is the agent service's (see FORMATS.md): pid,
@@ -30,27 +32,27 @@ func TestQueryAdvisoryLocks(t *testing.T) {
 	held := acquire(t, l, k)
 	came := begin(open(t, pg.Options{Conn: conn, Cmd: "waits"}), limited(t), k)
 	untilWaiting(t, l, k)
-	entries := listed(t, l)
-	if len(entries) != 2 {
-		t.Fatalf("listed: %+v, want two", entries)
+	all := listed(t, l)
+	if len(all) != 1 || len(all[0].Processes) != 1 || len(all[0].Waiters) != 1 {
+		t.Fatalf("listed: %+v, want one lock, with a holder and a waiter", all)
 	}
-	e := entries[0]
-	if !e.Granted || e.Key != k || e.Info.PID != held.Info().PID || e.Info.Cmd != "list me" || e.Info.Mode != "" ||
-		e.Activity != "idle" || e.QueryStart.IsZero() || e.Info.CreatedAt.IsZero() || e.State != lock.StateHeld ||
-		e.Evidence != pg.EvidenceSessionHolds || len(e.BlockedBy) != 0 {
-		t.Errorf("the holder: %+v, %+v", e, e.Info)
+	l1 := all[0]
+	if l1.Key != k || l1.Info.PID != held.Info().PID || l1.Info.Cmd != "list me" || l1.Shared || l1.Info.CreatedAt.IsZero() ||
+		l1.State != evidence.Held || l1.Evidence != pg.EvidenceSessionHolds {
+		t.Errorf("the lock: %+v, %+v", l1, l1.Info)
 	}
-	e = entries[1]
-	if e.Granted || e.Key != k || e.Info.Cmd != "waits" || e.Activity != "active" || e.QueryStart.IsZero() ||
-		!slices.Equal(e.BlockedBy, []int{held.Info().PID}) {
-		t.Errorf("who waits: %+v, %+v", e, e.Info)
+	if p := l1.Processes[0]; p.PID != l1.Info.PID || p.Cmd != "list me" || p.Activity != "idle" || p.QueryStart.IsZero() || len(p.BlockedBy) != 0 {
+		t.Errorf("the holder: %+v", p)
+	}
+	if p := l1.Waiters[0]; p.Cmd != "waits" || p.Activity != "active" || p.Since.IsZero() || !slices.Equal(p.BlockedBy, []int{held.Info().PID}) {
+		t.Errorf("who waits: %+v", p)
 	}
 	check(t, held.Release())
 	check(t, await(t, "the lock", came).mustHave(t).Release())
 	reader, err := l.AcquireShared(limited(t), k)
 	check(t, err)
-	if entries := listed(t, l); len(entries) != 1 || entries[0].Info.Mode != "shared" {
-		t.Errorf("a reader is listed as %+v", entries)
+	if all := listed(t, l); len(all) != 1 || !all[0].Shared || all[0].Info.Mode != "shared" {
+		t.Errorf("a reader is listed as %+v", all)
 	}
 	check(t, reader.Release())
 }
@@ -84,7 +86,7 @@ func TestSince(t *testing.T) {
 	check(t, err)
 	deadline := make(chan struct{})
 	r := &recorder{}
-	c, look := raw(t, conn), open(t, pg.Options{Conn: conn, Observer: r})
+	c, look := raw(t, conn), open(t, pg.Options{Conn: conn, Observe: r.Observe})
 	beats := func() time.Time {
 		return value[time.Time](t, c, "SELECT state_change FROM pg_stat_activity WHERE pid = $1", outer.Info().PID)
 	}
@@ -110,7 +112,7 @@ func TestSince(t *testing.T) {
 		t.Errorf("in the way is %+v, want since %v", locked.Info, outer.Info().CreatedAt)
 	}
 	advice := fmt.Sprintf("SELECT pg_terminate_backend(%d)", outer.Info().PID)
-	for _, message := range []string{err.Error(), locked.UserMessage("")} {
+	for _, message := range []string{err.Error(), repolock.UserMessage(locked, "")} {
 		if !strings.Contains(message, advice) || strings.Contains(message, "ps -p") || strings.Contains(message, "holdfast status") {
 			t.Errorf("message for people: %s", message)
 		}
@@ -134,7 +136,8 @@ func TestListOfOthers(t *testing.T) {
 			want = append(want, lock.Key{Space: pg.Numbers, Name: "7"})
 		}
 		for _, e := range listed(t, l) {
-			if !slices.Contains(want, e.Key) || !e.Granted || e.Info.PID == 0 && e.Key.Name != "7" {
+			if isNobodys := e.Key.Name == "7"; !slices.Contains(want, e.Key) || e.State != evidence.Held ||
+				(e.Info == nil) != isNobodys || (e.Evidence == evidence.Prepared) != isNobodys {
 				t.Errorf("listed: %+v, %+v", e, e.Info)
 			}
 		}
@@ -177,15 +180,18 @@ func TestListOfUnprivileged(t *testing.T) {
 	mayLock(t, c, role)
 	low := open(t, pg.Options{Conn: as(conn, role)})
 	held := acquire(t, l, k)
-	var entries []lock.Entry
+	var entries []lock.Status
 	var hidden error
 	for e, err := range low.List(limited(t)) {
 		if hidden = err; err == nil {
 			entries = append(entries, e)
 		}
 	}
-	if len(entries) != 1 || entries[0].Key != k || entries[0].Info.PID != held.Info().PID {
+	if len(entries) != 1 || entries[0].Key != k || len(entries[0].Processes) != 1 || entries[0].Processes[0].PID != held.Info().PID {
 		t.Errorf("listed: %+v", entries)
+	}
+	if s, err := low.Inspect(limited(t), k); err != nil || s.State != evidence.Held || s.Info != nil || len(s.Processes) != 1 {
+		t.Errorf("inspected as %+v, %v; want the session, and no more", s, err)
 	}
 	if hidden == nil {
 		t.Fatal("what is hidden is not told")
@@ -198,6 +204,6 @@ func TestListOfUnprivileged(t *testing.T) {
 	_, err := low.TryAcquire(limited(t), k)
 	wantLocked(t, err)
 	check(t, held.Release())
-	check(t, lock.Do(limited(t), low, k, func(context.Context) error { return nil }))
-	check(t, lock.Do(limited(t), low, lock.Key{Space: "new", Name: fmt.Sprint(k)}, func(context.Context) error { return nil }))
+	check(t, lock.Do(limited(t), low, k, func(context.Context, lock.Hold) error { return nil }))
+	check(t, lock.Do(limited(t), low, lock.Key{Space: "new", Name: fmt.Sprint(k)}, func(context.Context, lock.Hold) error { return nil }))
 }

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// who is a session of the server, whatever program's.
+// who describes a session of the server, whatever program's.
 type who struct {
 	pid   int
 	cmd   string
@@ -17,8 +18,8 @@ type who struct {
 	query string
 }
 
-func (w who) info(n number) *lock.LockInfo {
-	info := &lock.LockInfo{PID: w.pid, Cmd: w.cmd, Hostname: w.host}
+func (w who) info(n number) *evidence.Claim {
+	info := &evidence.Claim{PID: w.pid, Cmd: w.cmd, Hostname: w.host}
 	if since, ok := notedSince(w.query, n); ok {
 		info.CreatedAt = since
 	} else if w.since != nil {
@@ -27,13 +28,13 @@ func (w who) info(n number) *lock.LockInfo {
 	return info
 }
 
-// lookPatience bounds the look at who is in the way of somebody who gives up.
+// lookPatience bounds the look for the session in the way of a waiter that gives up.
 const lookPatience = 500 * time.Millisecond
 
-// locked describes who is in the way, by what this process knows of it, and by what was
-// found when the wait ended.
-func (a *attempt) locked() *lock.ErrLocked {
-	locked := &lock.ErrLocked{Path: a.key.String(), State: lock.StateHeld, Evidence: EvidenceSessionHolds}
+// locked describes the holder in the way, by what this process knows, and what was found
+// when the wait ended.
+func (a *attempt) locked() *lock.LockedError {
+	locked := &lock.LockedError{Status: lock.Status{Key: a.key, Path: a.key.String(), State: evidence.Held, Evidence: EvidenceSessionHolds}}
 	h, _ := a.locker.lines.inTheWay(a.number)
 	switch {
 	case a.found() != nil:
@@ -42,7 +43,7 @@ func (a *attempt) locked() *lock.ErrLocked {
 		info := h.Info()
 		locked.Info = &info
 	}
-	locked.Advice = "Locker.List tells who that is"
+	locked.Advice = "Locker.Inspect tells who that is"
 	if locked.Info != nil {
 		locked.Advice = fmt.Sprintf("SELECT * FROM pg_stat_activity WHERE pid = %d tells who that is, "+
 			"and SELECT pg_terminate_backend(%[1]d) ends that session with all that it holds", locked.Info.PID)
@@ -58,8 +59,8 @@ func (a *attempt) gaveUp(ctx context.Context) error {
 	return locked
 }
 
-// look asks who is in the way of the session that waits for the lock: of ours, or of who
-// is before us in this process.
+// look asks which session is in the way of the one that waits for the lock: of ours, or that
+// of the first in this process.
 func (a *attempt) look(ctx context.Context, s *session) {
 	if s == nil {
 		return

@@ -20,10 +20,10 @@ type Options struct {
 	// Pool is a pool whose configuration is used instead, with its BeforeConnect and
 	// its size. Its connections are not used: those of the locks are their own.
 	Pool *pgxpool.Pool
-	// Schema has the tables: "holdfast" if it is empty. All who share locks must name the
-	// same one.
+	// Schema has the tables: "holdfast" if it is empty. All programs that share locks must
+	// name the same one.
 	Schema string
-	// Cmd says what the holder is doing: LockInfo.Cmd, and the application_name of the
+	// Cmd says what the holder is doing: evidence.Claim.Cmd, and the application_name of the
 	// sessions where the configuration has none.
 	Cmd string
 	// Lease, if set, is how long the server keeps the lock of a holder that it has
@@ -32,8 +32,8 @@ type Options struct {
 	// MaxLocks is how many locks are held and waited for at a time, at most; 0 means a
 	// quarter of what the server has room for.
 	MaxLocks int
-	// Observer is told what becomes of the locks.
-	Observer lock.Observer
+	// Observe is told what becomes of the locks.
+	Observe func(lock.Event)
 }
 
 // Locker is the locks of one database. Its methods may be called by several
@@ -50,7 +50,7 @@ type Locker struct {
 	budget chan struct{}
 	// asks has a place for each session that may wait, of those that are no outer hold's.
 	asks chan struct{}
-	// silence is within what time it is known that the server can't be heard.
+	// silence is how long it takes at most to notice that the server can't be heard.
 	silence time.Duration
 	// patience bounds a release.
 	patience time.Duration
@@ -71,18 +71,16 @@ const (
 	minLease = time.Second
 	// minConns: one to wait, and one to try.
 	minConns = 2
-	// defaultConns are for what an application needs that serves with ten connections of
-	// its own.
+	// defaultConns suits an application that serves with ten connections of its own.
 	defaultConns = 25
 	// defaultSilence: see Locker.silence.
 	defaultSilence = 10 * time.Second
 )
 
-// Open connects to the database, and looks at it: whether it is the server itself that
-// answers, PostgreSQL 14 or later and no standby, and whether the role has the rights
-// that locks need; the error says what is missing, and the statement that cures it, and
-// nothing has been changed. Then it makes the schema, with three tables, if there is
-// none (see Schema).
+// Open connects to the database, and looks whether the server itself answers, is PostgreSQL
+// 14 or later and no standby, and whether the role has the rights that locks need. If not,
+// the error says what is missing, with the statement that cures it, and nothing has been
+// changed. Then Open makes the schema, with three tables, if there is none (see Schema).
 //
 // The error matches ErrPooler and ErrServer for a server that won't do, and
 // lock.ErrInvalidName for a lease of less than a second, and a pool of less than two
@@ -123,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Locker, error) {
 	return l, nil
 }
 
-// period is within what time a session's holder has to be heard of, or to hear.
+// period is the time within which a session's holder has to be heard, or to hear.
 func (l *Locker) period() time.Duration {
 	if l.options.Lease > 0 {
 		return l.options.Lease
@@ -131,12 +129,12 @@ func (l *Locker) period() time.Duration {
 	return l.silence
 }
 
-// trusted is how long after a sign of life a lock is counted on: less than the server
-// waits, so that who has it knows of the loss before another one has it.
+// trusted is how long after a sign of life a lock is counted on. That is less than the server
+// waits, so the holder knows of the loss before another one has the lock.
 func (l *Locker) trusted() time.Duration { return l.period() / 10 * 9 }
 
-// Close waits for holds to be released, and closes the connections. Who waits for a
-// lock, or wants one, gets an error.
+// Close waits for holds to be released, and closes the connections. Waiters, and later
+// callers, get an error.
 func (l *Locker) Close() {
 	l.closing.Do(func() {
 		close(l.closed)
@@ -148,7 +146,7 @@ func (l *Locker) Close() {
 
 var errClosed = errors.New("the Locker is closed")
 
-// asked is the question for a lock that is sent.
+// asked is the question for a lock, as it is sent.
 func (l *Locker) asked(sql string) string {
 	if l.failing != nil {
 		return l.failing(sql)
@@ -156,10 +154,10 @@ func (l *Locker) asked(sql string) string {
 	return sql
 }
 
-// observe tells the Observer, if there is one, what becomes of a lock.
+// observe tells Observe, if there is one, what becomes of a lock.
 func (l *Locker) observe(key lock.Key, e lock.Event) {
-	if l.options.Observer != nil {
+	if l.options.Observe != nil {
 		e.Path, e.Cmd = key.String(), l.options.Cmd
-		l.options.Observer.Observe(e)
+		l.options.Observe(e)
 	}
 }

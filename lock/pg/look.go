@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// server is what a look at it has told.
+// server is what a look at the server has told.
 type server struct {
 	id      identity
 	version int // as server_version_num
 	role    string
-	// locks is for how many it has room, all programs' together, by a setting that says
-	// how many for each session.
+	// locks is for how many locks the server has room, all programs' together. The setting
+	// counts them for each session.
 	locks, locksPer int
 }
 
@@ -78,9 +78,9 @@ func refused(err error) error {
 	return err
 }
 
-// prepare is for a new connection of ours: it makes sure that it leads where the first one
-// did, as one host name may stand for several servers, and a lock in one is none in the
-// other. It returns since when the session is there.
+// prepare makes sure that a new connection leads where the first one did: one host name may
+// stand for several servers, and a lock in one is none in the other. It returns since when
+// the session is there.
 func (s server) prepare(ctx context.Context, conn *pgx.Conn) (started time.Time, err error) {
 	var pid uint32
 	var standby bool

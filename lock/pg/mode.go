@@ -1,8 +1,8 @@
 package pg
 
-// mode is how a lock is had: exclusively, or shared.
+// mode is exclusive, or shared.
 type mode struct {
-	name          string // LockInfo.Mode
+	name          string // evidence.Claim.Mode
 	hash, numbers calls  // of one number, and of two
 }
 
@@ -10,7 +10,7 @@ type mode struct {
 type calls struct {
 	try     string
 	wait    string
-	tryWait string // tries first, and says false if it has waited: by then the lock is had
+	tryWait string // tries first, and says false if it has waited: by then it has the lock
 	free    string
 	// In a transaction, expressions.
 	tryXact, waitXact string

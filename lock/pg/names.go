@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// names are what the database knows of names and spaces, as far as this process has
-// learned it.
+// names is what this process has learned of the database's names and spaces.
 type names struct {
 	readFence, putFence, oldFences string
 	readSpace, addSpace            string
-	readName, addName, purge, list string
+	readName, addName, purge       string
+	list, inspect                  string
 	registerSpace, readSpaces      string
 
 	mu         sync.Mutex // guards what follows
@@ -37,8 +37,8 @@ const (
 	rememberFor = 12 * time.Hour
 	// rememberMost bounds their number.
 	rememberMost = 10000
-	// minUnused is the least time after which a name may be purged: what was looked at
-	// twice rememberFor ago, nobody remembers.
+	// minUnused is the least time after which a name may be purged: nobody remembers a name
+	// after twice rememberFor.
 	minUnused = 4 * rememberFor
 )
 
@@ -54,7 +54,7 @@ func (ns *names) init(schema string) {
 	ns.readName = in(`SELECT space, name FROM $.names WHERE key = $1 AND used > now() - interval '12 hours'`)
 	ns.addName = in(`INSERT INTO $.names (key, space, name) VALUES ($1, $2, $3)
 		ON CONFLICT (key) DO UPDATE SET used = now() RETURNING space, name`)
-	ns.list = in(listQuery)
+	ns.list, ns.inspect = in(fmt.Sprintf(listQuery, "")), in(fmt.Sprintf(listQuery, inspectOne))
 	ns.registerSpace = in(`INSERT INTO $.spaces (id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`)
 	ns.readSpaces = in(`SELECT id, name FROM $.spaces WHERE id = $1 OR name = $2`)
 	ns.purge = in(`WITH old AS MATERIALIZED (SELECT key FROM $.names WHERE used < now() - $1::interval ORDER BY used LIMIT 100),
@@ -89,16 +89,15 @@ func (ns *names) remember(hash int64, key lock.Key, at time.Time) {
 // querier asks for one row.
 type querier func(ctx context.Context, sql string, args []any, into ...any) error
 
-// enter makes sure, before a lock is asked for, that its name is known, to all, as that of
-// its number, and that its space is one of names: at its first use by this process, and
-// then twice a day.
+// enter makes sure, before a lock is asked for, that the database has its name for its number,
+// and its space as one of names: at its first use by this process, and then twice a day.
 func (a *attempt) enter(ctx context.Context, query querier) error {
 	if a.number.numeric || a.key.Space == Numbers {
 		return nil
 	}
 	ns, hash := &a.locker.names, a.number.hash
 	if known, ok := ns.known(hash); ok {
-		return a.wantMine(known)
+		return wantMine(a.key, known)
 	}
 	if err := a.enterSpace(ctx, query); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (a *attempt) enter(ctx context.Context, query querier) error {
 		err = query(ctx, ns.addName, []any{hash, a.key.Space, a.key.Name}, &there.Space, &there.Name)
 	}
 	if err == nil {
-		err = a.wantMine(there)
+		err = wantMine(a.key, there)
 	}
 	if err == nil {
 		ns.remember(hash, a.key, at)
@@ -118,22 +117,19 @@ func (a *attempt) enter(ctx context.Context, query querier) error {
 	return err
 }
 
-func (a *attempt) wantMine(there lock.Key) error {
-	if there != a.key {
-		return fmt.Errorf("%w: %s, and %s", ErrCollision, a.key, there)
+func wantMine(key, there lock.Key) error {
+	if there != key {
+		return fmt.Errorf("%w: %s, and %s", ErrCollision, key, there)
 	}
 	return nil
 }
 
 // enterSpace makes a space one of names, if it is not registered as one of numbers. It is
-// in the table as the one or the other, for good: the first to enter it decides, and who
-// comes at the same time waits for that, as the name is the key of the table.
+// in the table as the one or the other, for good. The first to enter it decides, and others at
+// the same time wait for that, as the name is the key of the table.
 func (a *attempt) enterSpace(ctx context.Context, query querier) error {
 	ns, space := &a.locker.names, a.key.Space
-	ns.mu.Lock()
-	named := ns.named[space]
-	ns.mu.Unlock()
-	if named {
+	if ns.isNamed(space) {
 		return nil
 	}
 	var id *int32
@@ -147,8 +143,8 @@ func (a *attempt) enterSpace(ctx context.Context, query querier) error {
 	switch {
 	case err != nil:
 		return err
-	case id != nil: // others go by its numbers: this lock would exclude none of them
-		return fmt.Errorf("%w: %q is registered as numeric, but not with this Locker", ErrSpaceClash, space)
+	case id != nil:
+		return clash(space)
 	}
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -156,10 +152,23 @@ func (a *attempt) enterSpace(ctx context.Context, query querier) error {
 	return nil
 }
 
-// Register makes a space one whose names are numbers of 32 bits, in decimal, and
-// gives it a number among the spaces of this database, which stays. All processes
-// register the same, before they use it. The error is ErrSpaceClash when the database
-// knows it otherwise, or has had locks with other names in it; then nothing has changed.
+// isNamed reports whether a space is known to be one of names.
+func (ns *names) isNamed(space string) bool {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	return ns.named[space]
+}
+
+// clash is the error for a space of which others go by the numbers: a lock by name would exclude
+// none of them.
+func clash(space string) error {
+	return fmt.Errorf("%w: %q is registered as numeric, but not with this Locker", ErrSpaceClash, space)
+}
+
+// Register makes a space one whose names are numbers of 32 bits, in decimal, and gives it a
+// lasting number among the spaces of this database. All processes register the same, before
+// they use it. If the database knows the space otherwise, or has had locks with other names
+// in it, the error is ErrSpaceClash, and nothing has changed.
 func (l *Locker) Register(ctx context.Context, space string, id int32) error {
 	if _, err := l.number(lock.Key{Space: space, Name: "0"}); err != nil {
 		return err
@@ -204,11 +213,11 @@ func (l *Locker) Register(ctx context.Context, space string, id int32) error {
 	return nil
 }
 
-// PurgeNames forgets the names that nobody has used for so long, two days or more, and
-// whose locks nobody has or waits for, and returns how many. For an instant each of them
-// looks held. Names come back with their next use; spaces stay what they are. Fences that
-// were given so long ago are forgotten with them: the next ones go on from the time of day,
-// which only a clock that is set back by more could rewind.
+// PurgeNames forgets names that nobody has used for so long, two days or more, if nobody has
+// or waits for their locks, and returns how many. For an instant each of them looks held.
+// Names come back with their next use; spaces stay what they are. Fences that were given so
+// long ago are forgotten with them: the next ones go on from the time of day, and only a
+// clock that is set back by more could rewind them.
 func (l *Locker) PurgeNames(ctx context.Context, unused time.Duration) (n int64, err error) {
 	if unused < minUnused {
 		return 0, fmt.Errorf("pg: %w: names unused for %v; at least %v", lock.ErrInvalidName, unused, minUnused)

@@ -22,9 +22,9 @@ func TestNestersDoNotStarve(t *testing.T) {
 	var done atomic.Int64
 	for n := range 60 {
 		all.Go(func() {
-			err := lock.Do(ctx, l, at(fmt.Sprint("agent", n)), func(ctx context.Context) error {
-				return lock.Do(ctx, l, at("ledger"), func(ctx context.Context) error {
-					return lock.Do(ctx, l, at("audit"), func(context.Context) error {
+			err := lock.Do(ctx, l, at(fmt.Sprint("agent", n)), func(ctx context.Context, _ lock.Hold) error {
+				return lock.Do(ctx, l, at("ledger"), func(ctx context.Context, _ lock.Hold) error {
+					return lock.Do(ctx, l, at("audit"), func(context.Context, lock.Hold) error {
 						done.Add(1)
 						return nil
 					})
@@ -258,7 +258,7 @@ func TestInnerFails(t *testing.T) {
 // TestLossTakesAllHoldsOfTheSession, and each is told.
 func TestLossTakesAllHoldsOfTheSession(t *testing.T) {
 	r := &recorder{}
-	l, hot := open(t, pg.Options{Observer: r}), key()
+	l, hot := open(t, pg.Options{Observe: r.Observe}), key()
 	elsewhere := acquire(t, open(t, pg.Options{}), hot)
 	outer := acquire(t, l, key())
 	inner, err := l.Acquire(outer.Context(limited(t)), key())

@@ -68,7 +68,7 @@ func TestReleaseInSilence(t *testing.T) {
 	t.Parallel()
 	p, k := newProxy(t, server.Conn()), key()
 	r := &recorder{}
-	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: r})
+	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observe: r.Observe})
 	l.SetSilence(600 * time.Millisecond)
 	l.SetReleasePatience(50 * time.Millisecond)
 	held := acquire(t, l, k)

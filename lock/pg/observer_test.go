@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock/pg"
 )
 
-// recorder is an Observer that keeps what it is told.
+// recorder keeps what it is told.
 type recorder struct {
 	mu     sync.Mutex
 	events []lock.Event
@@ -45,7 +45,7 @@ func (r *recorder) count(kind lock.EventKind) (n int) {
 
 func TestObserver(t *testing.T) {
 	r, k := &recorder{}, key()
-	l := open(t, pg.Options{Observer: r, Cmd: "observed"})
+	l := open(t, pg.Options{Observe: r.Observe, Cmd: "observed"})
 	first := acquire(t, open(t, pg.Options{Cmd: "first"}), k)
 	came := begin(l, limited(t), k)
 	eventually(t, "the wait is told", func() bool { return r.count(lock.EventWaiting) == 1 })
@@ -69,7 +69,7 @@ func TestObserver(t *testing.T) {
 func TestObserverOfLateQuestion(t *testing.T) {
 	r, k, p := &recorder{}, key(), newProxy(t, server.Conn())
 	first := acquire(t, open(t, pg.Options{}), k)
-	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observer: r})
+	l := open(t, pg.Options{Conn: p.through(server.Conn()), Observe: r.Observe})
 	l.SetSilence(10 * patience) // nothing but the question is said
 	asks := acquire(t, l, key())
 	ctx, cancel := context.WithCancel(asks.Context(limited(t)))
@@ -86,12 +86,12 @@ func TestObserverOfLateQuestion(t *testing.T) {
 	check(t, asks.Release())
 }
 
-// atAcquired is an Observer that does something when the lock has come.
-type atAcquired func()
-
-func (do atAcquired) Observe(e lock.Event) {
-	if e.Kind == lock.EventAcquired {
-		do()
+// atAcquired does something when the lock has come.
+func atAcquired(do func()) func(lock.Event) {
+	return func(e lock.Event) {
+		if e.Kind == lock.EventAcquired {
+			do()
+		}
 	}
 }
 
@@ -99,7 +99,7 @@ func (do atAcquired) Observe(e lock.Event) {
 func TestCancelAsItComes(t *testing.T) {
 	ctx, cancel := context.WithCancel(limited(t))
 	k := key()
-	_, err := open(t, pg.Options{Observer: atAcquired(cancel)}).Acquire(ctx, k)
+	_, err := open(t, pg.Options{Observe: atAcquired(cancel)}).Acquire(ctx, k)
 	wantIs(t, err, context.Canceled)
 	check(t, acquire(t, open(t, pg.Options{}), k).Release())
 }
@@ -108,7 +108,7 @@ func TestCancelAsItComes(t *testing.T) {
 // the same wait when it goes on elsewhere.
 func TestObserverOfWaitBegunAgain(t *testing.T) {
 	r, hot := &recorder{}, key()
-	l := open(t, pg.Options{Observer: r})
+	l := open(t, pg.Options{Observe: r.Observe})
 	elsewhere := acquire(t, open(t, pg.Options{}), hot)
 	outer := acquire(t, l, key())
 	came := begin(l, outer.Context(limited(t)), hot)
@@ -131,7 +131,7 @@ func TestObserverOfLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, k := &recorder{}, key()
-			l := open(t, pg.Options{Observer: r})
+			l := open(t, pg.Options{Observe: r.Observe})
 			held := acquire(t, l, k)
 			terminate(t, server.Conn(), held)
 			find(held)
@@ -151,7 +151,7 @@ func TestObserverOfLoss(t *testing.T) {
 func TestLossRacesRelease(t *testing.T) {
 	admin := raw(t, server.Conn())
 	r := &recorder{}
-	l := open(t, pg.Options{Observer: r})
+	l := open(t, pg.Options{Observe: r.Observe})
 	lost := 0
 	for range 100 {
 		held := acquire(t, l, key())
@@ -213,13 +213,9 @@ func untilWaiting(t testing.TB, l lock.Locker, k lock.Key) {
 	eventually(t, "somebody waits for "+k.String(), func() bool { return len(waiting(t, l, k)) > 0 })
 }
 
-func waiting(t testing.TB, l lock.Locker, k lock.Key) (entries []lock.Entry) {
+func waiting(t testing.TB, l lock.Locker, k lock.Key) []lock.Process {
 	t.Helper()
-	for e, err := range l.List(limited(t)) {
-		check(t, err)
-		if e.Key == k && !e.Granted {
-			entries = append(entries, e)
-		}
-	}
-	return entries
+	s, err := l.Inspect(limited(t), k)
+	check(t, err)
+	return s.Waiters
 }

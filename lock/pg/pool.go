@@ -13,7 +13,7 @@ import (
 type pool struct {
 	locker *Locker
 	config *config
-	// places has one for each connection that there may be. Who puts one in has it.
+	// places has room for each connection that there may be. To put one in is to have it.
 	places chan struct{}
 
 	mu   sync.Mutex // guards what follows
@@ -21,7 +21,7 @@ type pool struct {
 	reap *time.Timer
 	over bool
 	made int
-	// making connections are on their way, for those who wait, or have gone by now.
+	// making is how many connections are on their way, for waiters, or ones that have gone.
 	making  int
 	waiters []chan made
 }
@@ -29,10 +29,10 @@ type pool struct {
 // idleFor is how long a session lies idle; with a lease, not so long that it ends.
 const idleFor = time.Minute
 
-// pingAfter is how long a session may have lain idle to be used unseen.
+// pingAfter is how long a session may have lain idle to be used without a ping.
 const pingAfter = time.Second
 
-// get returns a session, for who has a place, with its turn.
+// get returns a session, with its turn. The caller has a place.
 func (p *pool) get(ctx context.Context) (*session, error) {
 	for {
 		p.mu.Lock()
@@ -57,8 +57,8 @@ func (p *pool) get(ctx context.Context) (*session, error) {
 	return p.connected(ctx)
 }
 
-// connected returns a new session. Whoever gives up does not break off what has begun: the
-// next one needs it as much.
+// connected returns a new session. A caller that gives up does not break off a connection
+// that has begun: the next one needs it as much.
 func (p *pool) connected(ctx context.Context) (*session, error) {
 	came := make(chan made, 1)
 	p.mu.Lock()
@@ -67,7 +67,7 @@ func (p *pool) connected(ctx context.Context) (*session, error) {
 		p.making++
 		go p.makeOne(context.WithoutCancel(ctx))
 	} else {
-		<-p.places // who was to have that connection has left its place
+		<-p.places // the waiter that this connection was for has left its place
 	}
 	p.mu.Unlock()
 	select {
@@ -91,7 +91,7 @@ type made struct {
 	err     error
 }
 
-// makeOne connects, for who waits first, or for the pool.
+// makeOne connects, for the first waiter, or for the pool.
 func (p *pool) makeOne(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, 2*p.config.conn.ConnectTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (p *pool) makeOne(ctx context.Context) {
 	s.leave(1)
 }
 
-// errGone says that somebody gave up, whose place belongs to who makes a connection.
+// errGone says that a waiter gave up. Its place now belongs to makeOne.
 var errGone = errors.New("gave up while connecting")
 
 func (p *pool) answers(ctx context.Context, s *session) bool {
@@ -210,7 +210,7 @@ func (p *pool) close() {
 	}
 }
 
-// noConnection says why a connection could not be had.
+// noConnection says why there is no connection.
 func (p *pool) noConnection(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("pg: waiting for one of %d connections: %w", cap(p.places), endOf(ctx))
@@ -218,7 +218,7 @@ func (p *pool) noConnection(ctx context.Context, err error) error {
 	return fmt.Errorf("pg: %w", err)
 }
 
-// endOf says why a context has ended, and by what.
+// endOf says why a context has ended, with its cause.
 func endOf(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == err {

@@ -2,6 +2,7 @@ package pg_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ func hundred(t *testing.T, fn func(ctx context.Context, n int) error) {
 }
 
 func TestHundredGoroutinesOverTenConnections(t *testing.T) {
-	nothing := func(context.Context) error { return nil }
+	nothing := func(context.Context, lock.Hold) error { return nil }
 	for name, fn := range map[string]func(l *pg.Locker, prefix string) func(context.Context, int) error{
 		"one key": func(l *pg.Locker, prefix string) func(context.Context, int) error {
 			return func(ctx context.Context, _ int) error {
@@ -46,14 +47,14 @@ func TestHundredGoroutinesOverTenConnections(t *testing.T) {
 		"nested": func(l *pg.Locker, prefix string) func(context.Context, int) error {
 			return func(ctx context.Context, n int) error {
 				outer, inner := lock.Key{Space: prefix, Name: fmt.Sprint("outer", n%7)}, lock.Key{Space: prefix, Name: "inner"}
-				return lock.Do(ctx, l, outer, func(ctx context.Context) error { return lock.Do(ctx, l, inner, nothing) })
+				return lock.Do(ctx, l, outer, func(ctx context.Context, _ lock.Hold) error { return lock.Do(ctx, l, inner, nothing) })
 			}
 		},
 		// Those who tried have locks that all others wait for, and want more.
 		"nested in tries": func(l *pg.Locker, prefix string) func(context.Context, int) error {
 			return func(ctx context.Context, n int) error {
 				outer, inner := lock.Key{Space: prefix, Name: fmt.Sprint("outer", n%7)}, lock.Key{Space: prefix, Name: "inner"}
-				nested := func(ctx context.Context) error { return lock.Do(ctx, l, inner, nothing) }
+				nested := func(ctx context.Context, _ lock.Hold) error { return lock.Do(ctx, l, inner, nothing) }
 				if n%2 == 0 {
 					return lock.Do(ctx, l, outer, nested)
 				}
@@ -89,7 +90,7 @@ func TestReserve(t *testing.T) {
 	held := acquire(t, other, hot)
 	ctx, came := limited(t), make(chan error)
 	for range 50 {
-		go func() { came <- lock.Do(ctx, l, hot, func(context.Context) error { return nil }) }()
+		go func() { came <- lock.Do(ctx, l, hot, func(context.Context, lock.Hold) error { return nil }) }()
 	}
 	eventually(t, "all stand in line", func() bool { return l.QueuedHere(hot) == 50 })
 	if taken, _, _ := l.Stat(); taken > 1 {
@@ -136,6 +137,31 @@ func TestCancelWhileNoConnectionIsFree(t *testing.T) {
 	came := begin(l, ctx, key())
 	cancel(mine)
 	wantIs(t, await(t, "the end of the wait", came).err, context.Canceled, mine)
+	check(t, held.Release())
+	check(t, other.Release())
+	wantIdle(t, l)
+}
+
+// TestCancelBesideReader: a reader that this process has is not in the way of another, who had no
+// connection.
+func TestCancelBesideReader(t *testing.T) {
+	l, k := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=2"}), key()
+	held, err := l.AcquireShared(limited(t), k)
+	check(t, err)
+	other := acquire(t, l, key())
+	ctx, cancel := context.WithCancel(limited(t))
+	came := make(chan error, 1)
+	go func() {
+		_, err := l.AcquireShared(ctx, k)
+		came <- err
+	}()
+	eventually(t, "it stands in line", func() bool { return l.QueuedHere(k) == 1 })
+	cancel()
+	err = await(t, "the end of the wait", came)
+	wantIs(t, err, context.Canceled)
+	if locked := new(lock.LockedError); errors.As(err, &locked) {
+		t.Errorf("error is %v, want one about connections", err)
+	}
 	check(t, held.Release())
 	check(t, other.Release())
 	wantIdle(t, l)

@@ -16,11 +16,11 @@ const (
 	cancelAgain    = 10 * time.Millisecond
 )
 
-// query runs a query for one row, which ctx can end at any time, and endQuery, without ending
-// the connection: by the server's own means, and only if that does not answer by closing
-// it. before, if it is not nil, is called first if it was ctx. When query returns, no
-// request to cancel is under way any more, which might meet a later query. The error
-// matches that of who has called endQuery.
+// query runs a query for one row. ctx and endQuery can end it at any time without ending the
+// connection, by the server's own means; only if the server does not answer is that closed.
+// before, if not nil, is called first if it was ctx. When query returns, no request to cancel
+// is under way any more: it might meet a later query. The error matches that given to
+// endQuery.
 func (s *session) query(ctx context.Context, before func(), sql string, args []any, into ...any) error {
 	err := ctx.Err()
 	switch {
@@ -56,12 +56,12 @@ func (s *session) query(ctx context.Context, before func(), sql string, args []a
 
 // ending is the end of a query before its time.
 type ending struct {
-	why      error         // nil if it is who asks that wants no more
+	why      error         // nil if the caller of query has given up
 	answered chan struct{} // closed when the query has an answer
 	over     chan struct{} // closed when no request to cancel is under way any more
 }
 
-// endQuery has the query end that is under way, or is about to be. The caller has locked s.
+// endQuery ends the query that is under way, or is about to be. The caller has locked s.
 func (s *session) endQuery(why error, before func()) {
 	if s.ending != nil {
 		return
@@ -77,8 +77,7 @@ func (s *session) endQuery(why error, before func()) {
 	}()
 }
 
-// patience is cancelPatience; where there are locks to lose, as long as a silence may
-// last.
+// patience is cancelPatience, or, where there are locks to lose, as long as a silence may last.
 func (s *session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

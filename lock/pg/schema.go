@@ -12,8 +12,8 @@ import (
 
 const defaultSchema = "holdfast"
 
-// Schema is what Open makes in the database where it is missing, for those who do not let
-// it: the statements for a schema of that name.
+// Schema returns the statements for a schema of that name, which Open makes where it is
+// missing: for databases in which Open may not do that.
 func Schema(name string) string {
 	s := quote(name)
 	return strings.ReplaceAll(`CREATE SCHEMA IF NOT EXISTS $;
@@ -35,10 +35,11 @@ func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 // schemaLock is any number.
 const schemaLock = "4774451407313060418"
 
-// makeSchema needs no right to create anything where all is there. Several who come
-// first at once would be in each other's way, IF NOT EXISTS or not.
+// makeSchema needs no right to create anything where all is there. It takes a lock: several
+// first callers at once would be in each other's way, IF NOT EXISTS or not.
 func makeSchema(ctx context.Context, conn *pgx.Conn, schema, role string) error {
-	// By the catalogue, as who may not use a schema can't ask for what is in it by name.
+	// By the catalogue: without the right to use a schema, a role can't ask for what is in
+	// it by name.
 	var there int
 	err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace
 		WHERE nspname = $1 AND (relname, relkind) IN (('names', 'r'), ('spaces', 'r'), ('fences', 'r'))`, schema).Scan(&there)

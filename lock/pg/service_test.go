@@ -15,11 +15,11 @@ import (
 // The tests of this file are those that the agent service (see FORMATS.md) lists for
 // its "Advisory Lock Service", by their names.
 
-func wantLocked(t testing.TB, err error, is ...error) *lock.ErrLocked {
+func wantLocked(t testing.TB, err error, is ...error) *lock.LockedError {
 	t.Helper()
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if !errors.As(err, &locked) {
-		t.Fatalf("error is %T (%v), want *lock.ErrLocked", err, err)
+		t.Fatalf("error is %T (%v), want *lock.LockedError", err, err)
 	}
 	wantIs(t, err, is...)
 	return locked
@@ -58,7 +58,7 @@ func TestBlockingLockAcquisitionSurvivesCommits(t *testing.T) {
 	other := open(t, pg.Options{})
 	work := raw(t, server.Conn())
 	exec1(t, work, "CREATE TEMPORARY TABLE events (n integer)")
-	check(t, lock.Do(limited(t), l, k, func(ctx context.Context) error {
+	check(t, lock.Do(limited(t), l, k, func(ctx context.Context, _ lock.Hold) error {
 		for n := range 3 {
 			tx, err := work.Begin(ctx)
 			check(t, err)
@@ -77,7 +77,7 @@ func TestBlockingLockAcquisitionSurvivesCommits(t *testing.T) {
 
 func TestLockTimeout(t *testing.T) {
 	observer := &recorder{}
-	l, k := open(t, pg.Options{Observer: observer}), key()
+	l, k := open(t, pg.Options{Observe: observer.Observe}), key()
 	held := acquire(t, open(t, pg.Options{Cmd: "first"}), k)
 	for _, limit := range []time.Duration{1, 100 * time.Microsecond, 999 * time.Microsecond, 30 * time.Millisecond} {
 		_, err := lock.AcquireWithin(limited(t), l, k, limit)
@@ -119,7 +119,7 @@ func TestLockTimeoutOfNothing(t *testing.T) {
 func TestNonBlockingLock(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	held := acquire(t, open(t, pg.Options{}), k)
-	acquired, err := lock.TryDo(limited(t), l, k, func(context.Context) error {
+	acquired, err := lock.TryDo(limited(t), l, k, func(context.Context, lock.Hold) error {
 		t.Error("not skipped")
 		return nil
 	})
@@ -133,7 +133,7 @@ func TestNonBlockingLock(t *testing.T) {
 func TestNonBlockingLockAcquired(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	other := open(t, pg.Options{})
-	acquired, err := lock.TryDo(limited(t), l, k, func(ctx context.Context) error {
+	acquired, err := lock.TryDo(limited(t), l, k, func(ctx context.Context, _ lock.Hold) error {
 		_, err := other.TryAcquire(ctx, k)
 		wantLocked(t, err)
 		return nil
@@ -148,7 +148,7 @@ func TestNonBlockingLockAcquired(t *testing.T) {
 func TestReentrancyDetection(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	other := open(t, pg.Options{})
-	check(t, lock.Do(limited(t), l, k, func(ctx context.Context) error {
+	check(t, lock.Do(limited(t), l, k, func(ctx context.Context, _ lock.Hold) error {
 		// By another Locker of the same database, too.
 		for _, l := range []*pg.Locker{l, other} {
 			_, err := l.Acquire(ctx, k)
@@ -163,8 +163,8 @@ func TestReentrancyDetection(t *testing.T) {
 
 func TestReentrancyInNonBlockingMode(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
-	check(t, lock.Do(limited(t), l, k, func(ctx context.Context) error {
-		acquired, err := lock.TryDo(ctx, l, k, func(context.Context) error {
+	check(t, lock.Do(limited(t), l, k, func(ctx context.Context, _ lock.Hold) error {
+		acquired, err := lock.TryDo(ctx, l, k, func(context.Context, lock.Hold) error {
 			t.Error("not skipped")
 			return nil
 		})
@@ -179,7 +179,7 @@ func TestReentrancyInNonBlockingMode(t *testing.T) {
 func TestConnectionCleanupOnException(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	mine := errors.New("error of the function")
-	if err := lock.Do(limited(t), l, k, func(context.Context) error { return mine }); err != mine {
+	if err := lock.Do(limited(t), l, k, func(context.Context, lock.Hold) error { return mine }); err != mine {
 		t.Errorf("error is %v, want the very one of the function", err)
 	}
 	wantFree(t, l, k)
@@ -190,7 +190,7 @@ func TestConnectionCleanupOnException(t *testing.T) {
 				t.Errorf("recovered %v, want the very panic of the function", r)
 			}
 		}()
-		_ = lock.Do(limited(t), l, k, func(context.Context) error { panic(mine) })
+		_ = lock.Do(limited(t), l, k, func(context.Context, lock.Hold) error { panic(mine) })
 	}()
 	wantFree(t, l, k)
 	wantIdle(t, l)

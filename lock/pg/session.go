@@ -9,34 +9,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// session is one connection to the server, with the locks that it has there: that of
-// whoever came without one, and those that were acquired under it.
+// session is one connection to the server, with the locks that it has there: one that was
+// acquired under no hold, and those acquired under it.
 type session struct {
 	locker  *Locker
 	conn    *pgx.Conn
 	pid     uint32
-	started time.Time // by the server, so that none is ended that has its pid later
+	started time.Time // by the server; so a later session with its pid is not ended
 	reused  bool      // has lain in the pool
 
-	// heard is when the last question was sent that was answered. It belongs to who has the
-	// turn, and else to the watcher; as does what follows.
+	// heard is when the last question that was answered was sent. It belongs to the one that
+	// has the turn, and else to the watcher; so does what follows.
 	heard   time.Time
 	limited *time.Timer // see limit
 
 	mu       sync.Mutex    // guards what follows
-	freed    time.Time     // when the turn was given back last
+	freed    time.Time     // when the turn was last given back
 	armed    bool          // a watcher is about to be started
 	watching chan struct{} // closed when the watcher has ended; nil if there is none
-	stopping bool          // it is to end
-	reading  bool          // it does not wait for an answer
+	stopping bool          // the watcher is to end
+	reading  bool          // the watcher does not wait for an answer
 	// taken says that somebody has the turn: the right to use the connection.
 	taken bool
-	// wanted is how many wait in take, before whom nobody joins.
+	// wanted is how many wait in take. Nobody joins before them.
 	wanted int
-	// waiting says that who has the turn waits for a lock, or is about to.
+	// waiting says that the one that has the turn waits for a lock, or is about to.
 	waiting bool
 	ending  *ending       // of the query that is under way; nil if it may go on
-	changed chan struct{} // closed when one of these changes; nil if nobody waits for that
+	changed chan struct{} // closed when something here changes; nil if nobody waits for that
 	holds   map[*Hold]struct{}
 	users   int   // acquisitions that are at work on it
 	silent  bool  // the keeper has closed the connection
@@ -55,7 +55,7 @@ func (s *session) whyLost() error {
 	return s.lost
 }
 
-// change tells those who wait for something of s, which the caller has locked.
+// change wakes all that wait for a change of s. The caller has locked s.
 func (s *session) change() {
 	if s.changed != nil {
 		close(s.changed)
@@ -63,7 +63,7 @@ func (s *session) change() {
 	}
 }
 
-// toChange is what they wait for. The caller has locked s.
+// toChange returns what they wait for. The caller has locked s.
 func (s *session) toChange() <-chan struct{} {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -72,9 +72,9 @@ func (s *session) toChange() <-chan struct{} {
 }
 
 // join is for an acquisition under one of the session's holds. It gives the turn, or
-// says what to wait for, and whether the acquisition may as well go elsewhere: because
-// the session waits for another lock, or has this one (the server would grant it
-// twice). It returns nothing to wait for if the hold is over.
+// says what to wait for. It also says whether the acquisition may as well go elsewhere,
+// because the session waits for another lock, or has this one (the server would grant it
+// twice). If the hold is over, there is nothing to wait for.
 func (s *session) join(ctx context.Context, outer *Hold, n number) (joined bool, changed <-chan struct{}, elsewhere bool) {
 	s.mu.Lock()
 	_, there := s.holds[outer]
@@ -100,8 +100,8 @@ func (s *session) join(ctx context.Context, outer *Hold, n number) (joined bool,
 	return true, nil, false
 }
 
-// take waits for the turn until then at most, and ends the wait of who has it and waits
-// for a lock. The error is ctx's, or why the session is lost.
+// take waits for the turn until then at most. If the one that has it waits for a lock, take
+// ends that wait. The error is ctx's, or why the session is lost.
 func (s *session) take(ctx context.Context, until time.Time) error {
 	s.mu.Lock()
 	if s.lost == nil && !s.taken && s.watching == nil {
@@ -157,8 +157,8 @@ func (s *session) give() {
 	s.mu.Unlock()
 }
 
-// waits says that the query which who has the turn is about to begin waits for a lock: it
-// may be ended for who releases one, or closes the Locker.
+// waits says that the next query of the caller, which has the turn, waits for a lock. To
+// release a lock, or close the Locker, that query may be ended.
 func (s *session) waits() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *session) add(h *Hold) {
 	s.holds[h] = struct{}{}
 }
 
-// remove is what add undoes. It returns false if the hold was lost.
+// remove undoes add. It returns false if the hold was lost.
 func (s *session) remove(h *Hold) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +192,7 @@ func (s *session) remove(h *Hold) bool {
 	return there
 }
 
-// leave is for an acquisition that ends, and a release: the last one out gives the
-// session back.
+// leave is for acquisitions and releases that end: the last one gives the session back.
 func (s *session) leave(users int) {
 	s.mu.Lock()
 	s.users -= users
@@ -208,9 +207,8 @@ func (s *session) leave(users int) {
 	}
 }
 
-// lose ends the session, for this reason, and makes it known to all who hold a lock of
-// it. Its end on the server is seen to before this Locker asks for one of these locks
-// again.
+// lose ends the session, for this reason, and tells all its holds. Before this Locker asks for
+// one of these locks again, the keeper ends the session on the server.
 func (s *session) lose(why error, asked ...number) {
 	s.mu.Lock()
 	if s.lost != nil {
@@ -243,9 +241,8 @@ func (s *session) lose(why error, asked ...number) {
 // closeSocket ends a connection without a word, which might not go out.
 func closeSocket(conn *pgx.Conn) { _ = conn.PgConn().Conn().Close() }
 
-// unlock gives a lock back, and reports whether the session had it. When ctx ends, or the
-// time is over, before there is an answer the connection is closed, which frees the lock,
-// too.
+// unlock gives a lock back, and reports whether the session had it. If ctx ends, or the
+// time is over, before the answer, the connection is closed, which frees the lock, too.
 func (s *session) unlock(ctx context.Context, until time.Time, n number, m *mode) (had bool, err error) {
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, func() { closeSocket(s.conn) })()

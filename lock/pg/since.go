@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A session that is asked for a sign of life has that question as its last query, and the
-// time of that as its last change of state. So the question says since when each lock is
-// held, for others to read in pg_stat_activity.
+// After a sign of life, that question is the session's last query, and its time is the last
+// change of state. So the question says since when each lock is held, for others to read in
+// pg_stat_activity.
 const (
 	sinceBegins = "/* holdfast since:"
 	sinceEnds   = "*/"

@@ -21,7 +21,7 @@ func TestRegisterAll(t *testing.T) {
 	_, err := ours.TryAcquire(limited(t), k)
 	wantIs(t, err, pg.ErrSpaceClash)
 	check(t, ours.RegisterAll(limited(t)))
-	var locked *lock.ErrLocked
+	var locked *lock.LockedError
 	if _, err := ours.TryAcquire(limited(t), k); !errors.As(err, &locked) {
 		t.Errorf("error is %v, want that it is locked", err)
 	}

@@ -173,7 +173,7 @@ func TestNestedStorm(t *testing.T) {
 				}
 				err := nest(ctx, all[n%lockers], rand.N(3))
 				cancel()
-				var locked *lock.ErrLocked
+				var locked *lock.LockedError
 				switch {
 				case err == nil:
 				case errors.Is(err, pg.ErrDeadlock):

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TxOptions say how a lock is had in a transaction. The zero value waits for an exclusive
+// TxOptions say how to acquire a lock in a transaction. The zero value waits for an exclusive
 // one.
 type TxOptions struct {
 	// Shared is for readers, see AcquireShared.
@@ -24,8 +24,8 @@ type TxOptions struct {
 	AnyIsolation bool
 }
 
-// AcquireTx takes the lock in a transaction of the caller's, until its end, waiting as
-// long as the limit allows. The server sees who waits for whom among these locks and the
+// AcquireTx acquires the lock in a transaction of the caller's, until its end, waiting as
+// long as the limit allows. The server sees deadlocks among these locks and the
 // transaction's rows (ErrDeadlock), and it works behind a pooler. The database must be the
 // Locker's, and the isolation READ COMMITTED; else the error matches
 // errors.ErrUnsupported, and nothing has been done.
@@ -50,7 +50,7 @@ func (l *Locker) AcquireTx(ctx context.Context, tx pgx.Tx, key lock.Key, o TxOpt
 	return t.within(ctx, tx, limit)
 }
 
-// TryAcquireTx is AcquireTx, and does not wait: the error is an *lock.ErrLocked if the
+// TryAcquireTx is AcquireTx, and does not wait: the error is a *lock.LockedError if the
 // lock is another's. The transaction goes on then.
 func (l *Locker) TryAcquireTx(ctx context.Context, tx pgx.Tx, key lock.Key, o TxOptions) error {
 	t, err := l.inTx(ctx, key, o)

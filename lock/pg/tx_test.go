@@ -78,7 +78,7 @@ func TestTxLimit(t *testing.T) {
 	exec1(t, tx, "SET LOCAL lock_timeout = '7min'")
 	exec1(t, tx, "INSERT INTO work VALUES (1)")
 	byDeadline := func() error {
-		ctx, cancel := context.WithTimeout(limited(t), time.Second) // of which a tenth is for the answer
+		ctx, cancel := context.WithTimeout(limited(t), 5*time.Second) // of which a tenth is for the answer
 		defer cancel()
 		return l.AcquireTx(ctx, tx, k, pg.TxOptions{})
 	}

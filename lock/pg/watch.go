@@ -19,8 +19,8 @@ func (s *session) arm(after time.Duration) {
 	}
 }
 
-// startWatch begins to watch the connection, unless somebody uses it, or has until just
-// now, or nobody holds.
+// startWatch begins to watch the connection, unless it is in use, or was until just now, or
+// has no holds.
 func (s *session) startWatch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,9 +42,9 @@ func (s *session) startWatch() {
 	}()
 }
 
-// stopWatch gives the connection to the caller, who has the turn. While the watcher waits
-// for an answer of the server's, so does the caller, and gives the turn back if ctx ends
-// before.
+// stopWatch gives the connection to the caller, which has the turn. While the watcher waits
+// for an answer of the server's, so does the caller. If ctx ends before, it gives the turn
+// back.
 func (s *session) stopWatch(ctx context.Context) error {
 	s.mu.Lock()
 	watching := s.watching
@@ -96,7 +96,7 @@ func (s *session) watch() error {
 		err := s.conn.PgConn().WaitForNotification(context.Background())
 		var timeout net.Error
 		switch {
-		case err == nil: // somebody has sent one, to whom it may concern
+		case err == nil: // somebody has sent one, but not to us
 		case s.conn.IsClosed() || !errors.As(err, &timeout) || !timeout.Timeout():
 			return err
 		case !s.readUntil(time.Time{}): // time to ask, or to end
@@ -111,9 +111,8 @@ func (s *session) watch() error {
 }
 
 // beat asks the server whether it is there, and tells it that we are. With a lease, the
-// answer must come before nine tenths of it are over since the last sign of life, as
-// the server counts from that, too. Without one, who was stopped for long has lost
-// nothing yet.
+// answer must come within nine tenths of it, from the last sign of life: the server counts
+// from that, too. Without a lease, a holder that was stopped for long has lost nothing yet.
 func (s *session) beat() error {
 	sent := time.Now()
 	left := s.locker.trusted() - since(s.heard)
@@ -135,7 +134,7 @@ func (s *session) beat() error {
 	return nil
 }
 
-// since is by either clock: one that stands still while the machine sleeps says nothing.
+// since goes by both clocks: one that stands still while the machine sleeps proves nothing.
 func since(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

@@ -182,7 +182,7 @@ func TestSettings_ShortTimeouts(t *testing.T) {
 		_, err = f.AcquireWithin(t.Context(), s.Timeout)
 		switch {
 		case !waits:
-			if locked := new(lock.ErrLocked); !errors.As(err, &locked) || errors.Is(err, lock.ErrTimeout) {
+			if locked := new(lock.LockedError); !errors.As(err, &locked) || errors.Is(err, lock.ErrTimeout) {
 				t.Errorf("%s: %v; want one try", value, err)
 			}
 		case !errors.Is(err, context.DeadlineExceeded): // before the wait, or in it

@@ -10,7 +10,7 @@ const (
 	Reader       Role = 'r' // AcquireShared
 	TryWriter    Role = 't' // TryAcquire
 	TryReader    Role = 'u' // TryAcquireShared
-	Inspector    Role = 'i' // Inspect, where the kernel does not list its locks
+	Inspector    Role = 'i' // Inspect
 	OnlyExcl     Role = 'F' // a program that knows O_EXCL alone, and steals from nobody
 	Thief        Role = 'K' // one that knows O_EXCL, and removes the file of a dead pid
 	OnlyMarker   Role = 'E' // one that does so under the marker

@@ -53,7 +53,7 @@ func addOthers() {
 	}
 }
 
-// ---- Inspect, where the kernel does not list its locks
+// ---- Inspect
 
 func (t *turn) inspect() {
 	if t.s.P == 0 {
@@ -66,8 +66,11 @@ func (t *turn) inspect() {
 
 func (t *turn) inspectLock() {
 	p := t.me()
-	if t.s.free(p.dead, t.i, true) {
-		t.s.lock(p.dead, t.i, true)
+	// Of an exclusive claim, shared: a readers' file, or one without a claim, would look joined.
+	is := t.s.at(p.dead).is
+	exclusive := is&whole == 0 || is&shared != 0
+	if t.s.free(p.dead, t.i, exclusive) {
+		t.s.lock(p.dead, t.i, exclusive)
 		t.reach(inspectorLocked, "has its lock for an instant")
 		return
 	}

@@ -5,7 +5,7 @@ package model
 func (t *turn) openSibling() {
 	p := t.me()
 	if t.s.S == 0 {
-		t.s.S = t.s.create(t.number(), 0)
+		t.s.S = t.s.create(t.number(), marked)
 	}
 	p.sib, p.own, p.dead, p.mark = t.s.S, 0, 0, 0
 	t.reach(siblingOpened, "opens the sibling")

@@ -66,6 +66,7 @@ func (t *turn) tellDead() {
 		}
 		if sib != 0 && t.m.has(tellDeath) {
 			t.s.at(sib).tells = d.maker
+			t.s.at(sib).is |= marked
 		}
 	}
 	t.reach(deadTold, "writes down who has died")

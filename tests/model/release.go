@@ -52,7 +52,7 @@ func (t *turn) learn() {
 func (t *turn) readFence() {
 	p := t.me()
 	if t.s.S == 0 {
-		t.s.S = t.s.create(t.number(), 0)
+		t.s.S = t.s.create(t.number(), marked)
 	}
 	p.dead = t.s.S
 	t.reach(fenceRead, "reads the fence in the sibling")
@@ -71,6 +71,7 @@ func (t *turn) raiseFence() {
 			t.breaks(fenceBack)
 		}
 		f.fence = next
+		f.is |= marked
 		t.s.fence = max(t.s.fence, next)
 		p.dead = 0
 		t.reach(holding, does)
@@ -173,6 +174,10 @@ func (t *turn) tidySibling() {
 			t.reach(siblingStays, "leaves the sibling, which others have open")
 			return
 		}
+	}
+	if t.s.at(p.sib).is&marked == 0 {
+		t.reach(siblingStays, "leaves the sibling, which nothing shows to be holdfast's")
+		return
 	}
 	if t.s.at(p.sib).tells != 0 && t.m.has(keepDeath) {
 		t.reach(siblingStays, "leaves the sibling, which tells of a death")

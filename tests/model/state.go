@@ -74,7 +74,7 @@ const (
 	whole    content = 1 << iota // a whole claim, which its maker wrote
 	released                     // ... that says it was released
 	shared                       // ... of readers
-	marked                       // the sticky bit: whoever made me locks me
+	marked                       // the sticky bit: whoever made me locks me; of a sibling: made by holdfast, or written by a holder
 	foreign                      // written by a program that knows no kernel lock
 )
 

@@ -5,7 +5,7 @@
 //
 //	go run ./mutants [-j N] [-v] [NAME...]
 //
-// Each NAME.patch here is one break. All are tried, or those that are named, in a copy of
+// Each NAME.break here is one break. All are tried, or those that are named, in a copy of
 // the tree as it is, uncommitted changes included. A line is printed for each, and the exit
 // code is 1 unless each is noticed by a test
 //
@@ -37,29 +37,31 @@ import (
 
 // A mutant is one break.
 type mutant struct {
-	name, path string
-	breaks     string   // what no longer holds
-	guard      string   // of the model, that it takes out; empty if it is none of these
-	looks      []look   // where it should be noticed
-	files      []string // that it changes
+	name    string
+	breaks  string // what no longer holds
+	guard   string // of the model, that it takes out; empty if it is none of these
+	looks   []look // where it should be noticed
+	changes []change
 }
 
 // A look is a package, and tests of it.
 type look struct{ folder, tests string }
 
-// read reads a mutant's patch. Before the patch itself it says, a line each,
+// read reads a break. It says, a line each,
 //
 //	what no longer holds
 //	guard: NAME          of the model, if it is one of these
 //	look: FOLDER TESTS   as go test -run has them; any number of times
+//
+// and then, after an empty line, what readChanges reads.
 func read(path string) (*mutant, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	m := &mutant{name: strings.TrimSuffix(filepath.Base(path), ".patch"), path: path}
-	head, patch, _ := strings.Cut(string(text), "\ndiff --git ")
-	for i, line := range strings.Split(strings.TrimSpace(head), "\n") {
+	m := &mutant{name: strings.TrimSuffix(filepath.Base(path), ".break")}
+	head, changes, _ := strings.Cut(string(text), "\n\n")
+	for i, line := range strings.Split(head, "\n") {
 		key, value, _ := strings.Cut(line, ": ")
 		folder, tests, ok := strings.Cut(value, " ")
 		switch {
@@ -73,22 +75,22 @@ func read(path string) (*mutant, error) {
 			return nil, fmt.Errorf("%s: what is %q?", path, line)
 		}
 	}
-	for _, file := range regexp.MustCompile(`(?m)^\+\+\+ b/(.*)$`).FindAllStringSubmatch(patch, -1) {
-		m.files = append(m.files, file[1])
+	if m.breaks == "" || len(m.looks) == 0 {
+		return nil, fmt.Errorf("%s: what it breaks, or where to look, is missing", path)
 	}
-	if m.breaks == "" || len(m.looks) == 0 || len(m.files) == 0 {
-		return nil, fmt.Errorf("%s: what it breaks, where to look, or the patch is missing", path)
+	if m.changes, err = readChanges(changes); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
 }
 
 // readAll reads those that are named, or all, in the order of their names.
 func readAll(folder string, named []string) (all []*mutant, err error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.patch"))
+	paths, err := filepath.Glob(filepath.Join(folder, "*.break"))
 	if len(named) > 0 {
 		paths = nil
 		for _, name := range named {
-			paths = append(paths, filepath.Join(folder, name+".patch"))
+			paths = append(paths, filepath.Join(folder, name+".break"))
 		}
 	}
 	for _, path := range paths {
@@ -99,19 +101,18 @@ func readAll(folder string, named []string) (all []*mutant, err error) {
 	return all, err
 }
 
-// apply makes the break in a copy, or undoes it.
-func (m *mutant) apply(copy string, undo bool) error {
-	args := []string{"apply"}
-	if undo {
-		args = append(args, "-R")
+// apply makes the break in a copy, and returns what undoes it.
+func (m *mutant) apply(copy string) (undo func() error, err error) {
+	undo = func() error { return nil }
+	for _, c := range m.changes {
+		undoThis, err := c.apply(copy)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s does not fit any more: %w", m.name, err), undo())
+		}
+		before := undo
+		undo = func() error { return errors.Join(undoThis(), before()) }
 	}
-	cmd := exec.Command("git", append(args, m.path)...)
-	cmd.Dir = copy
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(copy)) // it is no repository, nor in one
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s does not fit any more: %w\n%s", m.name, err, out)
-	}
-	return nil
+	return undo, nil
 }
 
 // copyTree copies what git knows of, and what it would add.
@@ -232,11 +233,12 @@ type outcome struct {
 
 // try makes the break, and looks who notices.
 func (b bench) try(ctx context.Context, m *mutant) (o outcome) {
-	if err := m.apply(b.tree, false); err != nil {
+	undo, err := m.apply(b.tree)
+	if err != nil {
 		return outcome{bad: err.Error()}
 	}
 	defer func() {
-		if err := m.apply(b.tree, true); err != nil {
+		if err := undo(); err != nil {
 			o.bad = err.Error()
 		}
 	}()

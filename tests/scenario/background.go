@@ -33,7 +33,7 @@ func (a *App) Cycle(ctx context.Context, worker string) (skipped []string, err e
 		return nil, err
 	}
 	for _, id := range ids {
-		acquired, err := lock.TryDo(ctx, a.Locks, agentLock(id), func(ctx context.Context) error {
+		acquired, err := lock.TryDo(ctx, a.Locks, agentLock(id), func(ctx context.Context, _ lock.Hold) error {
 			err := a.change(ctx, id, worker, func(agent *Agent) error {
 				Workers[worker](agent)
 				if agent.Tended == nil {
@@ -96,7 +96,7 @@ func (a *App) deferStop(id, command string) {
 	a.deferred.Go(func() {
 		a.Outside.Sleep(stopDelay)
 		announce := func() {}
-		err := lock.Do(context.Background(), a.Locks, agentLock(id), func(ctx context.Context) error {
+		err := lock.Do(context.Background(), a.Locks, agentLock(id), func(ctx context.Context, _ lock.Hold) error {
 			err := a.change(ctx, id, "deferred-stop", func(agent *Agent) error {
 				for i := range agent.Commands {
 					if agent.Commands[i].ID == command {
@@ -154,7 +154,7 @@ func (a *App) summariseAll(ctx context.Context) error {
 
 // InjectSkills gives an agent its skills, once. The agent may have been read long ago.
 func (a *App) InjectSkills(ctx context.Context, stale Agent) error {
-	_, err := lock.TryDo(ctx, a.Locks, agentLock(stale.ID), func(ctx context.Context) error {
+	_, err := lock.TryDo(ctx, a.Locks, agentLock(stale.ID), func(ctx context.Context, _ lock.Hold) error {
 		injected := false
 		err := a.change(ctx, stale.ID, "skill-injector", func(agent *Agent) error {
 			if !agent.InjectedAt.IsZero() {

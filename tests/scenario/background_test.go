@@ -16,7 +16,7 @@ import (
 
 func mustBeLocked(t *testing.T, err error) {
 	t.Helper()
-	if locked := (*lock.ErrLocked)(nil); !errors.As(err, &locked) {
+	if locked := (*lock.LockedError)(nil); !errors.As(err, &locked) {
 		t.Errorf("error is %v, want contention", err)
 	}
 }
@@ -276,10 +276,8 @@ func waitsFor(t *testing.T, folder, file string) {
 	locks := lock.Dir{Path: filepath.Dir(folder)}
 	key := lock.Key{Space: filepath.Base(folder), Name: filepath.Base(file)}
 	for deadline := time.Now().Add(patience); runtime.GOOS == "linux"; time.Sleep(time.Millisecond) {
-		for entry, err := range locks.List(t.Context()) {
-			if err == nil && entry.Key == key && !entry.Granted {
-				return
-			}
+		if s, err := locks.Inspect(t.Context(), key); err == nil && len(s.Waiters) > 0 {
+			return
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("nobody waits for the file")

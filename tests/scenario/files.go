@@ -67,7 +67,7 @@ func (s files) Turns(context.Context) (turns []Turn, err error) {
 }
 
 func (s files) TurnAlone(ctx context.Context, id string, summarise func(Turn) (string, error)) (bool, error) {
-	return lock.TryDo(ctx, s.locks, lock.Key{Space: "turn", Name: id}, func(context.Context) error {
+	return lock.TryDo(ctx, s.locks, lock.Key{Space: "turn", Name: id}, func(context.Context, lock.Hold) error {
 		var t Turn
 		if err := s.get("turns", id, &t); err != nil {
 			return err

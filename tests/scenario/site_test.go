@@ -82,19 +82,19 @@ func onEachEngine(t *testing.T, test func(t *testing.T, s site)) {
 
 // open returns a process of the application, though it may be in this one, and what
 // ends it. Its locks are its own.
-func (s site) open(name string, observer lock.Observer) (*App, func(), error) {
+func (s site) open(name string, observer func(lock.Event)) (*App, func(), error) {
 	a := &App{Name: name, Config: filepath.Join(s.Dir, "config.json"), HookTimeout: HookTimeout}
 	if s.Conn == "" {
 		folder := filepath.Join(s.Dir, "locks")
 		if err := os.MkdirAll(folder, 0o777); err != nil {
 			return nil, nil, err
 		}
-		a.Locks = lock.Dir{Path: folder, File: lock.File{Cmd: name, Observer: observer}}
+		a.Locks = lock.Dir{Path: folder, File: lock.File{Cmd: name, Observe: observer}}
 		var err error
 		a.Store, err = NewFiles(filepath.Join(s.Dir, "state"), a.Locks)
 		return a, func() {}, err
 	}
-	locks, err := pg.Open(context.Background(), pg.Options{Conn: s.Conn + " " + s.Pool, Cmd: name, Observer: observer})
+	locks, err := pg.Open(context.Background(), pg.Options{Conn: s.Conn + " " + s.Pool, Cmd: name, Observe: observer})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -50,7 +50,7 @@ func open(t *testing.T, s site, name string) *stage {
 		t: t, asleep: make(chan struct{}), wake: make(chan struct{}), over: make(chan struct{}), waits: make(chan struct{}, 100),
 		pauses: map[string]*pause{}, onEvent: func(string, string) {},
 	}
-	app, end, err := s.open(name, st)
+	app, end, err := s.open(name, st.Observe)
 	testkit.Check(t, err)
 	t.Cleanup(end)
 	st.App = app
@@ -89,10 +89,10 @@ func open(t *testing.T, s site, name string) *stage {
 
 // Observe is the locks'.
 func (st *stage) Observe(e lock.Event) {
-	switch e.Kind {
-	case lock.EventWaiting:
+	switch {
+	case e.Kind == lock.EventWaiting && e.Duration == 0:
 		st.waits <- struct{}{}
-	case lock.EventAcquired:
+	case e.Kind == lock.EventAcquired:
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		st.locked++

@@ -82,7 +82,7 @@ func holdfast(path string) (func() error, error) {
 }
 
 func holdfastShared(path string) (func() error, error) {
-	held, err := lock.File{Path: path}.AcquireShared(context.Background())
+	held, err := lock.File{Path: path, Shared: true}.Acquire(context.Background())
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (s *Server) make(settings []string) error {
 	if err := errors.Join(err, config.Close()); err != nil {
 		return err
 	}
-	// Who can reach it is a test: it listens where the settings say, or nowhere.
+	// Only the test reaches it: it listens where the settings say, or nowhere.
 	hosts, err := os.OpenFile(filepath.Join(s.data(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -100,16 +100,15 @@ func (s *Server) make(settings []string) error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// startPatience is how long a server may take to start, and those that were killed to
-// be gone.
+// startPatience is how long a server may take to start, and a killed one to be gone.
 const startPatience = time.Minute
 
 // Run starts the server, anew after End or Kill, and waits until it answers.
 func (s *Server) Run() error {
 	for deadline := time.Now().Add(startPatience); ; time.Sleep(10 * time.Millisecond) {
 		err := s.run(deadline)
-		// The children of one that was killed notice within a moment, and no other may
-		// start before.
+		// The children of a killed server notice within a moment, and no other may start
+		// before.
 		if err == nil || time.Now().After(deadline) || !strings.Contains(err.Error(), "still in use") {
 			return err
 		}
@@ -131,7 +130,7 @@ func (s *Server) run(deadline time.Time) error {
 	s.done = make(chan error, 1)
 	go func() { s.done <- s.cmd.Wait() }()
 	for ; ; time.Sleep(10 * time.Millisecond) {
-		// The first line is whose it is: one that was killed leaves its own. The last
+		// The first line says whose it is: a server that was killed leaves its own. The last
 		// says "ready" once connections are accepted.
 		state, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 		if err == nil && bytes.HasPrefix(state, fmt.Appendf(nil, "%d\n", s.cmd.Process.Pid)) &&

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Unprivileged: the server refuses to run as root. Who is not root runs it as
-// themselves.
+// Unprivileged returns what makes the server run as an ordinary user, as it refuses to run as
+// root: nothing, for a user that is not root.
 func Unprivileged() *syscall.SysProcAttr {
 	if os.Getuid() != 0 {
 		return nil

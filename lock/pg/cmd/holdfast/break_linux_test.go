@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/command"
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // TestBreak: the session of a holder that is stopped is ended, with all that it holds,
@@ -72,7 +73,7 @@ func TestBreak_Force(t *testing.T) {
 		t.Errorf("with -json alone: %s", out)
 	}
 	out, _ = want(t, 0, "", "break", "-pg", conn, "-json", "-force", status().Info.Nonce, "force/a")
-	if b := decode[breakage](t, out); !b.Removed || len(b.Ended) != 1 || b.Ended[0].Locks != 1 || b.State != lock.StateHeld {
+	if b := decode[breakage](t, out); !b.Removed || len(b.Ended) != 1 || b.Ended[0].Locks != 1 || b.State != evidence.Held {
 		t.Errorf("with -force: %s", out)
 	}
 	second.said(second.stderr, "lost force/a")

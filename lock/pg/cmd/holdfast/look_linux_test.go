@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 	"github.com/holdfast-go/holdfast/lock/pg"
 )
@@ -31,7 +32,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("of a free lock it says\n%s", out)
 	}
 	out, _ = want(t, 0, "", "status", "-pg", conn, "-json", "status/a")
-	if s := decode[lock.Status](t, out); s.Path != "status/a" || s.State != lock.StateFree || s.Info != nil {
+	if s := decode[lock.Status](t, out); s.Path != "status/a" || s.State != evidence.Free || s.Info != nil {
 		t.Errorf("of a free lock: %s", out)
 	}
 	before := time.Now().Add(-time.Second)
@@ -46,7 +47,7 @@ func TestStatus(t *testing.T) {
 		"  holdfast break -pg ... status/a\n", "  waiting   1: backend ")
 	out, _ = want(t, 3, "", "status", "-pg", conn, "-json", "status/a")
 	s := decode[lock.Status](t, out)
-	if s.State != lock.StateHeld || s.Info == nil || s.Info.PID != pid || s.Info.Cmd != "status test" || s.Info.Nonce == "" ||
+	if s.State != evidence.Held || s.Info == nil || s.Info.PID != pid || s.Info.Cmd != "status test" || s.Info.Nonce == "" ||
 		s.Info.CreatedAt.Before(before) || len(s.Waiters) != 1 || s.Waiters[0].Since.IsZero() {
 		t.Errorf("of a lock that is held: %s", out)
 	}
@@ -90,7 +91,7 @@ func TestStatus_Number(t *testing.T) {
 	var key int64
 	check(t, connect(t, conn).QueryRow(context.Background(), "SELECT key FROM holdfast.names").Scan(&key))
 	out, _ := want(t, 3, "", "status", "-pg", conn, fmt.Sprint("#/", key))
-	wantText(t, out, ": held", "holder    backend ", "with this number")
+	wantText(t, out, ": held", "holder    backend ", "a session of the database holds the lock")
 	holder.finish("")
 }
 

@@ -63,9 +63,9 @@ func (d *database) EndSession(ctx context.Context, s command.Session) (there boo
 	return true, err
 }
 
-// nameOf names a database for people. A connection string that can't be read is not
-// shown, nor one where something of a password has come to be taken for something else, as
-// the server and the system would quote that.
+// nameOf names a database for people. It refuses a connection string that can't be read, and
+// one where a part of a password was taken for something else: the server and the system
+// would quote that.
 func nameOf(conn string) (string, error) {
 	config, err := pgxpool.ParseConfig(conn)
 	if err != nil {

@@ -1,0 +1,42 @@
+package testkit
+
+import "strings"
+
+// NotClaims are contents that must not be taken for a claim.
+var NotClaims = map[string]string{
+	"empty":               "",
+	"garbage":             "\x7fELF\x02\x01\x01 not json",
+	"NUL bytes":           strings.Repeat("\x00", 512),
+	"null":                "null",
+	"empty object":        "{}",
+	"array":               `[{"pid":1,"created_at":"2026-01-02T03:04:05Z"}]`,
+	"number":              "4242",
+	"string":              `"4242"`,
+	"bare pid":            "4242\n",
+	"half a claim":        `{"pid":4242,"created_at":"2026-01-`,
+	"trailing junk":       `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"} x`,
+	"two claims":          `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}`,
+	"trailing NUL":        `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}` + "\x00",
+	"byte order mark":     "\xef\xbb\xbf" + `{"pid":4242,"created_at":"2026-01-02T03:04:05Z"}`,
+	"UTF-16":              "{\x00\"\x00p\x00i\x00d\x00\"\x00:\x004\x00}\x00",
+	"deep":                `{"pid":4242,"created_at":"2026-01-02T03:04:05Z","x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}",
+	"deep, never closed":  strings.Repeat(`{"a":`, 10_000),
+	"no pid":              `{"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid null":            `{"pid":null,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 0":               `{"pid":0,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid -1":              `{"pid":-1,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 1.5":             `{"pid":1.5,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid 99999999999":     `{"pid":99999999999,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid beyond 64 bits":  `{"pid":99999999999999999999999999,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid of 10,000 nines": `{"pid":` + strings.Repeat("9", 10_000) + `,"created_at":"2026-01-02T03:04:05Z"}`,
+	"pid a string":        `{"pid":"12","created_at":"2026-01-02T03:04:05Z"}`,
+	"pid NaN":             `{"pid":NaN,"created_at":"2026-01-02T03:04:05Z"}`,
+	"no created_at":       `{"pid":4242}`,
+	"created_at null":     `{"pid":4242,"created_at":null}`,
+	"created_at empty":    `{"pid":4242,"created_at":""}`,
+	"created_at garbage":  `{"pid":4242,"created_at":"yesterday"}`,
+	"created_at number":   `{"pid":4242,"created_at":1767323045}`,
+	"created_at zero":     `{"pid":4242,"created_at":"0001-01-01T00:00:00Z"}`,
+	"created_at 10000":    `{"pid":4242,"created_at":"10000-01-01T00:00:00Z"}`,
+	"created_at 30 Feb":   `{"pid":4242,"created_at":"2026-02-30T00:00:00Z"}`,
+}
