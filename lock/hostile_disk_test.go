@@ -129,7 +129,7 @@ func TestHostile_DiskFull(t *testing.T) {
 	if !withMounts(t) {
 		return
 	}
-	dir := mount(t, "tmpfs", "size=32k")
+	dir := mount(t, "tmpfs", "size=64k")
 	free, dead, marked := threeLocks(t, dir)
 	filler, err := os.Create(filepath.Join(dir, "filler"))
 	check(t, err)

@@ -58,10 +58,9 @@ func Note(f *platform.File, holder evidence.Claim, text string, at time.Time) er
 	}
 	slot, turn, _ := m.place(&holder)
 	_, claim := Fit(holder)
-	m.reserve(f)
 	b := plainjson.Append(append(newWord(nil, turn, nameOf(&holder), claim), `,"note":`...), text)
 	b = append(at.UTC().AppendFormat(append(b, `,"noted_at":"`...), time.RFC3339Nano), `"}`...)
-	return f.WriteAt(endLine(b, 0), slotAt(slot)+endRoom)
+	return m.write(f, endLine(b, 0), slotAt(slot)+endRoom)
 }
 
 // Tell writes how a holder ended. encoded is its claim in JSON, or nil. info is that of the
@@ -93,7 +92,6 @@ func tell(f *platform.File, info platform.Info, holder evidence.Claim, encoded [
 	if len(encoded) == 0 || len(encoded) > maxClaim {
 		_, encoded = Fit(holder)
 	}
-	m.reserve(f)
 	room := buffers.Get().(*buffer)
 	defer buffers.Put(room)
 	b := newEnd(room[:0], name, e)
@@ -105,7 +103,7 @@ func tell(f *platform.File, info platform.Info, holder evidence.Claim, encoded [
 		clear(room[len(b):endRoom])
 		b = endLine(append(newWord(room[:endRoom], turn, name, encoded), '}'), endRoom)
 	}
-	return f.WriteAt(b, slotAt(slot))
+	return m.write(f, b, slotAt(slot))
 }
 
 // toWrite reads a sibling for a caller that is to write to it. The error is ErrAlien for
@@ -141,12 +139,17 @@ func (m *Memory) isOver() bool {
 	return bytes.Contains(s.end, []byte(`","how":"released"`)) && nameIn(s.end, ofField) == s.of()
 }
 
-// reserve has the filesystem give the second slot its block with the first, so that a disk which
-// is full later does not keep a holder from a word that its predecessor had room for.
-func (m *Memory) reserve(f *platform.File) {
-	if end := slotAt(1) + endRoom; int64(m.size) < end {
+// write writes lines, and then has the filesystem give the second slot its block, too. So a disk
+// that is full later does not keep a holder from a word that its predecessor had room for. A
+// file that could not be written stays empty: NULs alone, without a mark, would be an alien's.
+func (m *Memory) write(f *platform.File, lines []byte, at int64) error {
+	if err := f.WriteAt(lines, at); err != nil {
+		return err
+	}
+	if end := slotAt(1) + endRoom; int64(m.size) < end && at+int64(len(lines)) < end {
 		_ = f.WriteAt([]byte{0}, end-1) // what can't be had now is an error when it is needed
 	}
+	return nil
 }
 
 // IsEmpty reports whether a sibling of this size has no record.
