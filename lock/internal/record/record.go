@@ -147,9 +147,10 @@ func read(f *platform.File, info platform.Info, data *buffer) (m Memory, err err
 			return m, nil
 		}
 		// Only a holder has reason to write what a holder writes. An empty file may become a
-		// sibling, unless it has a further name: then somebody has linked it here. Where no file
-		// bears a mark, a file that a loss of power has spoilt may become one, too.
-		pure = pure && m.IsWritten() || info.Links == 1 && (n == 0 || !platform.KeepsMarks)
+		// sibling, unless it has a further name: then somebody has linked it here. Without any, it was
+		// removed under its holder. Where no file bears a mark, a file that a loss of power has
+		// spoilt may become one, too.
+		pure = pure && m.IsWritten() || info.Links <= 1 && (n == 0 || !platform.KeepsMarks)
 		unlike := !pure || !isEmpty(data[:fenceOffset])
 		if m.Alien || unlike {
 			m = Memory{Alien: true}
