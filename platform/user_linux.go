@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -36,18 +35,8 @@ func workingDir() string {
 	if err != nil || n < 2 || buf[0] != '/' { // "(unreachable)"
 		return ""
 	}
-	dir := buf[:n-1] // without the NUL
-	last := lastDir.Load()
-	if last == nil || *last != string(dir) {
-		last = new(string)
-		*last = string(dir)
-		lastDir.Store(last)
-	}
-	return *last
+	return string(buf[:n-1]) // without the NUL
 }
-
-// lastDir is the working directory when it was last asked for. It seldom changes.
-var lastDir atomic.Pointer[string]
 
 func ownerOf(info fs.FileInfo) int {
 	st, ok := info.Sys().(*syscall.Stat_t)

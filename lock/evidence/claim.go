@@ -35,8 +35,8 @@ type Claim struct {
 	// Nonce is unique to one holding of one lock.
 	Nonce    string `json:"nonce,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
-	// User is the holder's user, by name, and Dir its working directory when it acquired; for
-	// people. A directory whose path is longer than a KiB is left out.
+	// User is the holder's user, by name, and Dir the working directory of its process when that
+	// first acquired a lock; for people. A directory whose path is longer than a KiB is left out.
 	User string `json:"user,omitempty"`
 	Dir  string `json:"dir,omitempty"`
 	// BootID differs between any two boots of any two machines.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock/evidence"
@@ -262,13 +263,14 @@ func (t *Taker) Renews() bool { return t.Fallback || !t.Fsys.Trusted }
 // maxDir bounds the working directory in a claim: a byte of it may take six there.
 const maxDir = 1 << 10
 
-func workingDir() string {
+// workingDir is that of the process when it first acquired a lock, as it seldom changes.
+var workingDir = sync.OnceValue(func() string {
 	dir := platform.WorkingDir()
 	if len(dir) > maxDir {
 		return ""
 	}
 	return dir
-}
+})
 
 // renewalTime drops the fraction, so that the encoded time always has the same length: a
 // renewal overwrites the claim in place.
