@@ -151,7 +151,7 @@ func (d Dir) List(ctx context.Context) iter.Seq2[Status, error] {
 			yield(Status{}, err)
 			return
 		}
-		if !exists(d.Path) && exists(filepath.Dir(d.Path)) {
+		if !platform.IsThere(d.Path) && platform.IsThere(filepath.Dir(d.Path)) {
 			return // nobody has acquired anything yet
 		}
 		at := func(path string) (File, bool) {

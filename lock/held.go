@@ -28,7 +28,7 @@ type FileHold struct {
 	id      platform.FileID // of own's file
 	since   time.Time
 
-	contexts *engine.Contexts
+	contexts engine.Contexts
 	stop     chan struct{} // closed by end; ends the renewal; nil without one
 
 	mu       sync.Mutex // guards what follows, and the lock file
@@ -52,7 +52,7 @@ func (a *attempt) hold(own *lockfile.Own) *FileHold {
 	a.take.ClearMarkers(context.Background())
 	now := time.Now()
 	h := &FileHold{since: now, attempt: a, own: own, id: own.File.ID()}
-	h.contexts = engine.NewContexts(h, h.is)
+	h.contexts.Begin(h, h.is)
 	holdsMu.Lock()
 	holds[h] = struct{}{}
 	holdsMu.Unlock()

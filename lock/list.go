@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -72,9 +71,4 @@ func inspectFound(ctx context.Context, file File, sibling bool, kernel *kernelLi
 	s, err = p.inspect(ctx, kernel)
 	// A lock file that is gone by now was just released.
 	return s, sibling || s.State != evidence.Free && s.Evidence != evidence.NotALockFile, err
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -17,7 +17,7 @@ import (
 
 // fakeHold is a hold of no lock.
 type fakeHold struct {
-	contexts *engine.Contexts
+	contexts engine.Contexts
 	release  func() error
 }
 
@@ -75,7 +75,7 @@ func (l *fakeLocker) get(ctx context.Context, how string, key lock.Key, refuse f
 		}
 		return nil
 	}}
-	h.contexts = engine.NewContexts(h, func(identity any) bool { return identity == l.identity(key) })
+	h.contexts.Begin(h, func(identity any) bool { return identity == l.identity(key) })
 	return h, nil
 }
 

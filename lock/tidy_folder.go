@@ -174,7 +174,7 @@ func (t *folderTidier) lock(path string) {
 		return
 	}
 	t.known = a.hasSibling()
-	if exists(a.file.Path) && !t.lockFile(a) {
+	if platform.IsThere(a.file.Path) && !t.lockFile(a) {
 		return
 	}
 	for _, name := range t.beside {
@@ -278,7 +278,7 @@ func (t *folderTidier) leftover(a *attempt, path string) {
 	}
 	stays := queue.Kept("")
 	var locked *LockedError
-	if errors.As(err, &locked) || err == errMoved && exists(path) {
+	if errors.As(err, &locked) || err == errMoved && platform.IsThere(path) {
 		stays = queue.KeptInUse
 	}
 	if err == errMoved || stays != "" {

@@ -71,7 +71,7 @@ func widenFolder(path string, mode fs.FileMode, made time.Time) error {
 // that gets the mode of the lock file, if the lock file is this user's. No mode is taken from
 // another user's file: then the sibling lets in the users that may make files in the folder.
 func (f File) orAsThere() File {
-	if f.Perm != 0 || exists(f.Path+siblingSuffix) {
+	if f.Perm != 0 || platform.IsThere(f.Path+siblingSuffix) {
 		return f
 	}
 	if info, _, err := platform.Look(f.Path); err == nil && info.Owner == os.Geteuid() {

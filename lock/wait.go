@@ -148,6 +148,9 @@ func (w *waiter) lockSibling(ctx context.Context, _ *attempt) (*platform.File, e
 // LockOwn waits for a lock file that is locked though the sibling is free: the file was
 // replaced, or a dead holder's child has the lock, or another program.
 func (w *waiter) LockOwn(ctx context.Context, f *platform.File, path string, mode platform.Mode) (*platform.File, error) {
+	if err := f.TryLock(mode); err != platform.ErrBusy {
+		return f, err
+	}
 	return w.LockOther(ctx, f, mode, &wanted{ctx, &w.attempt.Lock, path, mode})
 }
 

@@ -165,6 +165,9 @@ func IdentifyFile(path string) (FileID, error) {
 	return id, err
 }
 
+// IsThere reports whether something is at path, and can be looked at.
+func IsThere(path string) bool { return isThere(path) }
+
 // Stat describes the file. The error is ErrNotRegular for anything but a regular file.
 func (f *File) Stat() (Info, error) {
 	info, id, err := f.stat()

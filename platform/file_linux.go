@@ -35,7 +35,7 @@ func create(path string, mark bool, perm fs.FileMode) (*File, error) {
 func newFile(path string, flag int, mode uint32) (*File, error) {
 	f := &File{path: path}
 	err := again(func() (err error) {
-		f.fd, err = unix.Open(path, flag|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+		f.fd, err = openPath(path, flag|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 		return err
 	})
 	switch {
@@ -68,12 +68,17 @@ func look(path string) (Info, FileID, error) {
 	return info, id, nil
 }
 
+func isThere(path string) bool {
+	_, _, err := statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil
+}
+
 // statx has a filesystem that caches (FUSE, NFS) ask its server: what it has cached of a file
 // may be from before the file was removed elsewhere. Source: statx(2), Linux 4.11.
 func statx(dir int, path string, flags int) (Info, FileID, error) {
 	var x unix.Statx_t
 	err := again(func() error {
-		return unix.Statx(dir, path, flags|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &x)
+		return statPath(dir, path, flags|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &x)
 	})
 	if err == unix.ENOSYS || err == unix.EPERM { // a kernel, or a sandbox, that does not know it
 		return fstatat(dir, path, flags)
@@ -183,7 +188,7 @@ func renameNew(from, to string) error {
 	return err
 }
 
-func removeFile(path string) error { return unix.Unlink(path) }
+func removeFile(path string) error { return unlinkPath(path) }
 
 func replaceFile(from, to string) error { return os.Rename(from, to) }
 

@@ -40,6 +40,11 @@ func newFile(path string, flag int, file *os.File, err error) (*File, error) {
 	return f, nil
 }
 
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 func (d *descriptor) closed() bool { return d.file == nil }
 
 func (d *descriptor) close() error {

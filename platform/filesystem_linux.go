@@ -61,7 +61,7 @@ func filesystemKind(path string) (string, error) {
 // mountOf returns the unique number of a mount.
 func mountOf(dir int, path string, flags int) (id uint64, known bool) {
 	var st unix.Statx_t
-	err := unix.Statx(dir, path, flags|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID_UNIQUE, &st)
+	err := statPath(dir, path, flags|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID_UNIQUE, &st)
 	return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID_UNIQUE != 0
 }
 

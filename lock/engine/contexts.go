@@ -8,7 +8,7 @@
 //     HoldOf(ctx, identity), where identity is a value of a type of the engine's own that
 //     names the lock. If so, it returns a *lock.LockedError that matches
 //     lock.ErrReentrant;
-//   - when it has the lock, it calls NewContexts, with the hold, which is a lock.Hold;
+//   - when it has the lock, it calls Contexts.Begin, with the hold, which is a lock.Hold;
 //   - the hold's Context and Lost are those of its Contexts;
 //   - when the engine finds out that the lock is lost, it calls Lose, with a cause that
 //     matches lock.ErrLost;
@@ -45,11 +45,9 @@ type kept struct {
 	cancel  context.CancelCauseFunc
 }
 
-// NewContexts returns the Contexts of a hold. is reports whether the hold is of the lock
-// with this identity, which may be one of another engine's.
-func NewContexts(hold any, is func(identity any) bool) *Contexts {
-	return &Contexts{hold: hold, is: is}
-}
+// Begin makes them those of a hold. is reports whether the hold is of the lock with this
+// identity, which may be one of another engine's. It is called once, before all others.
+func (c *Contexts) Begin(hold any, is func(identity any) bool) { c.hold, c.is = hold, is }
 
 // Context returns a context that is done when parent is, or when Lose is called, with its
 // cause. End does not end it.

@@ -22,8 +22,9 @@ type hold struct{ name string }
 
 // named are the Contexts of a lock whose identity is its name.
 func named(name string) (*engine.Contexts, *hold) {
-	h := &hold{name}
-	return engine.NewContexts(h, func(identity any) bool { return identity == any(name) }), h
+	h, c := &hold{name}, new(engine.Contexts)
+	c.Begin(h, func(identity any) bool { return identity == any(name) })
+	return c, h
 }
 
 func TestContexts_Lose(t *testing.T) {

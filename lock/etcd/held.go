@@ -27,7 +27,7 @@ type Hold struct {
 	place
 	info     evidence.Claim
 	since    time.Time
-	contexts *engine.Contexts
+	contexts engine.Contexts
 	watched  context.Context // ends with the release
 	unwatch  context.CancelFunc
 	later    *time.Timer // begins the watch
@@ -44,7 +44,7 @@ func (a *attempt) hold() *Hold {
 	h := &Hold{
 		locker: a.locker, lease: a.lease, key: a.key, folder: a.folder, place: a.place, info: a.info, since: time.Now(),
 	}
-	h.contexts = engine.NewContexts(h, h.is)
+	h.contexts.Begin(h, h.is)
 	h.watched, h.unwatch = context.WithCancel(context.Background())
 	if !h.lease.add(h) {
 		h.unwatch()

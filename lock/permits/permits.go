@@ -106,7 +106,7 @@ func (p *Pool) permit(number int) lock.Key { return Key(p.key, number) }
 type Permit struct {
 	lock.Hold
 	number   int
-	contexts *engine.Contexts
+	contexts engine.Contexts
 }
 
 // Number is the number of the permit, from 1. Nobody else has it at the same time. Hold.Fence
@@ -328,6 +328,6 @@ func (p *Pool) first(ctx context.Context, size int, resized <-chan struct{}) (pe
 
 func (p *Pool) hold(held lock.Hold, number int) *Permit {
 	h := &Permit{Hold: held, number: number}
-	h.contexts = engine.NewContexts(h, h.is(p.key))
+	h.contexts.Begin(h, h.is(p.key))
 	return h
 }

@@ -30,7 +30,7 @@ type Hold struct {
 	mode     *mode
 	session  *session
 	since    time.Time
-	contexts *engine.Contexts
+	contexts engine.Contexts
 
 	mu    sync.Mutex // guards what follows, and the session's being used for one thing at a time
 	over  bool
@@ -43,7 +43,7 @@ var _ lock.Hold = (*Hold)(nil)
 func (a *attempt) hold() *Hold {
 	now := time.Now()
 	h := &Hold{locker: a.locker, key: a.key, number: a.number, mode: a.mode, session: a.session, since: now}
-	h.contexts = engine.NewContexts(h, h.is)
+	h.contexts.Begin(h, h.is)
 	h.locker.lines.held(h, true)
 	h.session.add(h)
 	h.locker.observe(h.key, lock.Event{Kind: lock.EventAcquired, Duration: now.Sub(a.begun)})

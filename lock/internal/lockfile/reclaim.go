@@ -159,7 +159,7 @@ func (t *Taker) discard(own *Own) error {
 // across, and that keeps out programs which know only the marker. What can't be judged, or
 // removed, stays.
 func (t *Taker) ClearMarkers(ctx context.Context) {
-	if _, err := platform.IdentifyFile(t.Marker); err == nil {
+	if platform.IsThere(t.Marker) {
 		t.clearMarker(ctx, t.Marker)
 	}
 	if !t.Renews() {

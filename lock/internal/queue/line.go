@@ -4,7 +4,7 @@
 package queue
 
 import (
-	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-go/holdfast/platform"
@@ -31,7 +31,7 @@ func (l *Lines) Len(lock string, mode platform.Mode) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if q := l.lines[key{lock, mode}]; q != nil {
-		return q.tickets.Len()
+		return len(q.tickets)
 	}
 	return 0
 }
@@ -80,7 +80,8 @@ type line struct {
 	key key
 
 	// Guarded by of.mu:
-	tickets list.List          // of *ticket
+	tickets []*ticket
+	room    [1]*ticket         // for most lines it is enough
 	waits   [atOther + 1]*wait // in the kernel, or come back and not yet taken
 }
 
@@ -93,7 +94,6 @@ const (
 // A ticket is one goroutine's place in a line.
 type ticket struct {
 	line  *line
-	at    *list.Element
 	first chan struct{} // closed when its turn has come; nil if that was at once
 }
 
@@ -128,10 +128,11 @@ func (t *ticket) enqueue(l *Lines, k key) {
 	q := l.lines[k]
 	if q == nil {
 		q = &line{of: l, key: k}
+		q.tickets = q.room[:0]
 		l.lines[k] = q
 	}
-	t.line, t.at = q, q.tickets.PushBack(t)
-	if q.tickets.Front() != t.at {
+	t.line, q.tickets = q, append(q.tickets, t)
+	if q.tickets[0] != t {
 		t.first = make(chan struct{})
 	}
 }
@@ -142,11 +143,16 @@ func (t *ticket) leave() {
 	q := t.line
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	wasFirst := q.tickets.Front() == t.at
-	q.tickets.Remove(t.at)
-	if next := q.tickets.Front(); next != nil {
-		if wasFirst {
-			close(next.Value.(*ticket).first)
+	place := slices.Index(q.tickets, t)
+	if place == 0 { // in a long line, the others do not move up in memory
+		q.tickets[0] = nil
+		q.tickets = q.tickets[1:]
+	} else {
+		q.tickets = slices.Delete(q.tickets, place, place+1)
+	}
+	if len(q.tickets) > 0 {
+		if place == 0 {
+			close(q.tickets[0].first)
 		}
 		return
 	}
@@ -174,7 +180,7 @@ func (t *ticket) leave() {
 // forget drops a line in which nobody stands, and nothing is waited for. The caller has
 // the mutex, as for leaveTurnstile and abandon.
 func (q *line) forget() {
-	if q.tickets.Len() == 0 && q.waits == [len(q.waits)]*wait{} {
+	if len(q.tickets) == 0 && q.waits == [len(q.waits)]*wait{} {
 		delete(q.of.lines, q.key)
 	}
 }
@@ -265,7 +271,7 @@ func (q *line) park(at int, w *wait) bool {
 	go func() {
 		err := w.inKernel(q.of, q.key.lock)
 		q.of.mu.Lock()
-		taken := !w.over && q.tickets.Len() > 0
+		taken := !w.over && len(q.tickets) > 0
 		if taken {
 			w.came <- err
 		} else if !w.over {
