@@ -17,7 +17,8 @@ import (
 // The protocol, in the order in which an acquisition goes through it:
 //
 //	1  takeSibling      the kernel lock on the sibling: the queue
-//	2  Taker.Create     the lock file, marked, with its own lock, and then the claim
+//	2  Taker.Create     the lock file, marked, with its own lock, and then the claim; or the
+//	                    file that was prepared while it waited, whole
 //	3  Taker.TakeOver   a file that is there already: its own lock, a judgement, reclaim
 //
 // What it rests on is in package lockfile: all that is needed to believe that there are never
@@ -80,6 +81,7 @@ func (a *attempt) acquire(ctx context.Context) (held *FileHold, err error) {
 		return nil, a.unsupported()
 	}
 	defer func() {
+		a.take.DropPrepared()
 		if held == nil {
 			err = fail.Join(err, a.siblingLock.Close())
 			a.sibling.TidyUp(a.tidier())

@@ -72,6 +72,8 @@ func Unclaimed(step string) bool {
 const (
 	StepSiblingLocked = stepSiblingLocked
 	StepCreated       = lockfile.StepCreated
+	StepPublished     = lockfile.StepPublished
+	StepFoundLocked   = lockfile.StepFoundLocked
 	StepOwnLocked     = lockfile.StepOwnLocked
 	StepChecked       = lockfile.StepChecked
 	StepWritten       = lockfile.StepWritten
@@ -111,6 +113,12 @@ var (
 )
 
 func names(of ...string) []string { return of }
+
+// Unprepared returns f as one whose waiters make their lock files step by step.
+func (f File) Unprepared() File {
+	f.unprepared = true
+	return f
+}
 
 // WithoutKernelLock returns f in fallback mode.
 func (f File) WithoutKernelLock() File {

@@ -90,10 +90,12 @@ type File struct {
 	space string
 
 	// Only tests set these: park is called at each step of the protocol;
-	// noKernelLock makes this a system without kernel locks.
+	// noKernelLock makes this a system without kernel locks; unprepared has a waiter make its lock
+	// file when its turn has come, step by step.
 	park         func(step string)
 	noticeAfter  time.Duration // in place of the constant, if it is not 0
 	noKernelLock bool
+	unprepared   bool
 }
 
 // Format says how lock files of other programs differ from holdfast's own. Each field may be

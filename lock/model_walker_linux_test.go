@@ -49,7 +49,7 @@ func walker(_ string, orders *bufio.Scanner) {
 					pauses.Store(false)
 				}
 			}
-			w := walk{File: lock.File{Path: fields[2], Cmd: "walker", StaleAfter: -1, Tidy: slices.Contains(fields, "tidy")},
+			w := walk{File: lock.File{Path: fields[2], Cmd: "walker", StaleAfter: -1, Tidy: slices.Contains(fields, "tidy")}.Unprepared(),
 				role: fields[1], fence: slices.Contains(fields, "fence"), pause: pause}
 			lock.NeverLookAgain(w.Path)
 			go func() {

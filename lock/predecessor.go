@@ -145,10 +145,10 @@ func (a *attempt) Remember(dead lockfile.Dead) {
 // rememberEnd writes into the sibling that this holder has released the lock, if there is
 // something to tell: it has noted, asked for a fence, looked back, or named the lock to children,
 // whose late note must find its place taken; or what the sibling remembers is of a holder that
-// did not release, which is over now; or nothing shows yet that the sibling is holdfast's, as it
-// is empty and bears no mark. Otherwise the absence of the lock file says it all. The file's
-// name has gone by then, and the kernel locks not yet. Errors are ignored, as a release must
-// not fail for it. The caller has h.mu.
+// did not release, which is over now; or the sibling is still empty where none bears a mark, so
+// that nothing shows yet that it is holdfast's. Otherwise the absence of the lock file says it
+// all. The file's name has gone by then, and the kernel locks not yet. Errors are ignored, as a
+// release must not fail for it. The caller has h.mu.
 //
 // All waiters wait for us. So package json is left out, for the reason that
 // evidence.Claim.Encode gives. Whether our locked sibling is still at its path is known only
@@ -164,8 +164,8 @@ func (h *FileHold) rememberEnd() {
 		end.How, end.Evidence = string(EndDied), *h.asDied
 	case h.noted || h.named || h.asked || h.fence != 0 || a.reclaimed != nil:
 	case here && record.IsEmpty(a.siblingInfo.Size):
-		if a.siblingInfo.Marked() {
-			return
+		if a.sibling.Mark {
+			return // an unmarked one is another's here
 		}
 	default:
 		tell = record.TellIfNews

@@ -23,7 +23,7 @@ func TestAcquire_KeepsTheTurnstile(t *testing.T) {
 	first := tryHold(t, f)
 	made := false
 	came := beginAcquire(t, t.Context(), f.Park(func(step string) {
-		if step == lock.StepWritten {
+		if step == lock.StepPublished {
 			if made = true; !taken() {
 				t.Error("nobody has the turnstile when the lock file is made")
 			}

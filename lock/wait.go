@@ -69,6 +69,7 @@ func (f File) wait(ctx context.Context, mode platform.Mode) (*FileHold, error) {
 		return nil, err
 	}
 	defer w.leave()
+	w.acquires = !f.unprepared
 	held, err := w.attempt.acquire(ctx)
 	switch {
 	case err == nil && ctx.Err() == nil:
@@ -128,7 +129,8 @@ type waiter struct {
 	attempt *attempt
 	queue.Waiter
 	queue.Tidier
-	alien pace.Backoff // for a holder without kernel lock
+	alien    pace.Backoff // for a holder without kernel lock
+	acquires bool         // the lock file is made while it waits
 
 	waiting bool
 	notice  *time.Timer // nil without Observe
@@ -171,6 +173,12 @@ func (w *wanted) Moved(f *platform.File) bool {
 }
 
 func (w *wanted) GiveBack(f *platform.File, err error) { w.lock.GiveBack(f, w.path, w.mode, err) }
+
+func (w *waiter) Parked() {
+	if w.acquires {
+		w.attempt.take.Prepare()
+	}
+}
 
 func (w *waiter) won() { w.stop() }
 

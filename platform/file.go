@@ -116,6 +116,21 @@ func CreateAs(path string, mark bool, perm fs.FileMode) (*File, error) {
 	return f, err
 }
 
+// CreateUnnamed is CreateAs, with a mark, for a file that GiveName gives the path to later. Until then
+// it has no name, and nobody comes across it; it ends with the process. The error matches
+// errors.ErrUnsupported where there is no such thing.
+func CreateUnnamed(path string, perm fs.FileMode) (*File, error) {
+	f, err := createUnnamed(path, max(perm, 0o600))
+	if err == nil && perm != 0 {
+		err = f.widen(perm)
+	}
+	return f, err
+}
+
+// GiveName gives a file of CreateUnnamed its path. The error matches fs.ErrExist when something has
+// that name.
+func (f *File) GiveName() error { return f.error("link", f.giveName(f.path)) }
+
 // widen gives a file that was just made the rights of perm, beside those that it has. It does
 // nothing where an ACL of the folder says which rights its files get.
 func (f *File) widen(perm fs.FileMode) error {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +32,31 @@ func create(path string, mark bool, perm fs.FileMode) (*File, error) {
 		mode |= unix.S_ISVTX
 	}
 	return newFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, mode)
+}
+
+// createUnnamed: O_TMPFILE is of Linux 3.11, and not of every filesystem (overlay has it since 6.1).
+func createUnnamed(path string, perm fs.FileMode) (*File, error) {
+	f := &File{path: path}
+	err := again(func() (err error) {
+		f.fd, err = openPath(filepath.Dir(path), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, uint32(perm.Perm())|unix.S_ISVTX)
+		return err
+	})
+	if err != nil {
+		return nil, f.error("open", err)
+	}
+	return f, nil
+}
+
+// giveName: an open file can be linked by its descriptor alone since Linux 6.10, by the user that has
+// opened it; before that, by /proc. Source: open(2), O_TMPFILE; linkat(2), AT_EMPTY_PATH.
+func (d *descriptor) giveName(path string) error {
+	err := again(func() error { return unix.Linkat(d.fd, "", unix.AT_FDCWD, path, unix.AT_EMPTY_PATH) })
+	if err == nil || err == unix.EEXIST {
+		return err
+	}
+	return again(func() error {
+		return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(d.fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+	})
 }
 
 func newFile(path string, flag int, mode uint32) (*File, error) {

@@ -40,6 +40,12 @@ func newFile(path string, flag int, file *os.File, err error) (*File, error) {
 	return f, nil
 }
 
+func createUnnamed(path string, _ fs.FileMode) (*File, error) {
+	return nil, &fs.PathError{Op: "open", Path: path, Err: errors.ErrUnsupported}
+}
+
+func (d *descriptor) giveName(string) error { return errors.ErrUnsupported }
+
 func isThere(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -235,13 +235,20 @@ func (s *storm) oddFiles() (odd []string) {
 	check(s.T, filepath.WalkDir(s.address, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			name, _ := filepath.Rel(s.address, path)
-			if !slices.ContainsFunc(s.stays(), func(r *regexp.Regexp) bool { return r.MatchString(name) }) {
+			if !slices.ContainsFunc(s.stays(), func(r *regexp.Regexp) bool { return r.MatchString(name) }) && !s.isUnmarked(path) {
 				odd = append(odd, name)
 			}
 		}
 		return err
 	}))
 	return odd
+}
+
+// isUnmarked reports whether a file is what a process, killed at once, has left that makes
+// siblings through FUSE: nothing shows whose it is to those that see the folder directly.
+func (s *storm) isUnmarked(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && len(s.ways) > 1 && strings.HasSuffix(path, ".flock") && info.Size() == 0 && info.Mode()&fs.ModeSticky == 0
 }
 
 // stays are the files that stay, by FORMATS.md.

@@ -16,7 +16,7 @@ import (
 
 // changes are the names of calls that change a file's mode, owner, length, contents or name.
 // What platform wraps is changed by who calls platform.
-var changes = regexp.MustCompile(`^(platform\.(Remove|Create|CreateAs|OpenToLock|RenameNew|WriteDurably)|os\.(Mkdir|MkdirAll|Remove|RemoveAll|Rename|Link|Symlink|OpenFile|Create|WriteFile|Truncate|Chmod|Chown|Chtimes)|.*\.(WriteAt|Write|Unmark|Widen|Link|Truncate|Chmod|Chown))$`)
+var changes = regexp.MustCompile(`^(platform\.(Remove|Create|CreateAs|CreateUnnamed|OpenToLock|RenameNew|WriteDurably)|os\.(Mkdir|MkdirAll|Remove|RemoveAll|Rename|Link|Symlink|OpenFile|Create|WriteFile|Truncate|Chmod|Chown|Chtimes)|.*\.(WriteAt|Write|Unmark|Widen|Link|GiveName|Truncate|Chmod|Chown))$`)
 
 // notFiles are receivers of such a name that are no files.
 var notFiles = regexp.MustCompile(`^(h|hash|sum|sha256|w\.Write|http|b)\b`)

@@ -1,6 +1,11 @@
 package model
 
 // ---- 2: create
+//
+// A process that has waited gives its prepared file a name instead: by one act, link(2), it does
+// what stands here as four, from createFile to writeClaim. link(2) fails where createFile finds a
+// file. So each of its runs is one of the model's in which nobody comes between the four, and
+// there is no further state to explore. The replay has no prepared files.
 
 func (t *turn) createFile() {
 	p := t.me()

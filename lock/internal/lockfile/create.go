@@ -44,6 +44,11 @@ var (
 // fs.ErrExist when something is there, and is ErrMoved when another look is worth it. On
 // failure nothing of ours is left.
 func (t *Taker) Create(ctx context.Context) (*Own, error) {
+	if t.ready != nil {
+		if own, err := t.publish(); own != nil || err != nil {
+			return own, err
+		}
+	}
 	return t.create(ctx, t.Path, t.Mode, createSteps)
 }
 

@@ -12,7 +12,8 @@
 // fate of the sibling decides only who is next. A program that knows none of this can remove
 // any file at any time.
 //
-// A and B are kept where a file is created (create), where an existing one is locked and read
+// A and B are kept where a file is created (create), or prepared and given its name (Prepare,
+// publish), where an existing one is locked and read
 // (LookLocked), and where one is removed (Remove; for files of our own RemoveOwn, clear,
 // discard and Abandon). On Windows a locked file can't be read, and an open one can't be
 // removed. There the sibling's lock stands for the lock of every file beside it.
@@ -136,6 +137,7 @@ type Taker struct {
 	Tries  int
 
 	refusal error // the last that Face has made
+	ready   *Own  // made by Prepare; nil without it
 }
 
 // A Face makes of what is found what its users see.

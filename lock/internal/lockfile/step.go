@@ -6,6 +6,7 @@ const (
 	StepOwnLocked     = "own lock taken"
 	StepChecked       = "lock file checked"
 	StepWritten       = "claim written"
+	StepPublished     = "prepared file named"
 	StepFound         = "file found"               // a lock file, or a marker, that is there already
 	StepFoundLocked   = "its lock taken"           // of that file
 	StepFoundChecked  = "file found checked"       // it is still there

@@ -25,6 +25,9 @@ type Waiter struct {
 type User interface {
 	// BegunToWait is called each time that a Waiter begins to wait.
 	BegunToWait()
+	// Parked is called when a thread of ours waits in the kernel for the sibling. What is needed
+	// afterwards can be made now.
+	Parked()
 	Tidier
 }
 
@@ -98,8 +101,9 @@ func (w *Waiter) Lock(ctx context.Context) (*platform.File, error) {
 				continue
 			}
 		}
-		w.user.BegunToWait()
 		w.sayWaiting(parked)
+		w.user.Parked()
+		w.user.BegunToWait()
 		watch := siblingWatch{waiter: w, parked: parked, looks: newLooks()}
 		came, err := w.await(ctx, atSibling, parked, watch.check)
 		switch {
