@@ -13,10 +13,10 @@
 // any file at any time.
 //
 // A and B are kept where a file is created (create), or prepared and given its name (Prepare,
-// publish), where an existing one is locked and read
-// (LookLocked), and where one is removed (Remove; for files of our own RemoveOwn, clear,
-// discard and Abandon). On Windows a locked file can't be read, and an open one can't be
-// removed. There the sibling's lock stands for the lock of every file beside it.
+// publish), where an existing one is locked and read (LookLocked), and where one is removed
+// (Remove; for files of our own RemoveOwn, clear, discard and Abandon). On Windows a locked file
+// can't be read, and an open one can't be removed. There the sibling's lock stands for the lock
+// of every file beside it.
 package lockfile
 
 import (
