@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
-func init() { roles["strained"] = strained }
+func init() { roles["strained"], roles["cycles"] = strained, cycles }
 
 // strained does what args[1] says in the folder args[0], on one thread, says what came of it,
 // and lives on.
@@ -130,5 +131,69 @@ func TestCalls(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// cycles acquires and releases three times, on one thread, and calls getppid(2) in between.
+func cycles(args []string) error {
+	runtime.LockOSThread()
+	f := lock.File{Path: args[0]}
+	for range 3 {
+		if err := andRelease(f.Acquire(context.Background())); err != nil {
+			return err
+		}
+		syscall.Getppid()
+	}
+	return nil
+}
+
+// TestCycleCalls: an acquisition and a release of a free lock make these system calls, and no
+// others. What a note, a fence, a dead holder or a child needs is not among them. A call that is
+// added here is added for everybody: its reason belongs behind it.
+func TestCycleCalls(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("needs strace, to see system calls")
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	child := testkit.Command(t, "cycles", filepath.Join(mounted(t, "tmpfs", "size=1m"), ".lock"))
+	cmd := exec.Command(strace, append([]string{"-f", "-qq", "-o", log, "-e", "trace=%file,%desc,getppid", "-e", "signal=none"}, child.Args...)...)
+	cmd.Env = child.Env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("needs to be allowed to trace: %v, %s", err, out)
+	}
+	text, err := os.ReadFile(log)
+	check(t, err)
+	rounds := strings.Split(string(text), "getppid(")
+	if len(rounds) != 4 {
+		t.Fatalf("it was not three rounds:\n%s", text)
+	}
+	var calls []string
+	for line := range strings.Lines(rounds[2][strings.Index(rounds[2], "\n")+1:]) {
+		if _, call, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.Contains(call, "(") {
+			name, _, _ := strings.Cut(strings.TrimSpace(call), "(")
+			calls = append(calls, name)
+		}
+	}
+	want := []string{
+		"statx",    // of which mount is the folder? that says which filesystem
+		"openat",   // the sibling
+		"fcntl",    // its turnstile
+		"flock",    // its lock
+		"statx",    // it has not been removed
+		"openat",   // the lock file, made
+		"flock",    // its own lock
+		"statx",    // rule B: which file is it,
+		"statx",    // and which is at the path?
+		"pwrite64", // the claim
+		"statx",    // no dead reclaimer's marker is there
+		"statx",    // rule B, at release
+		"unlinkat", // the lock file
+		"flock",    // its own lock is dropped,
+		"flock",    // and the sibling's
+		"close", "close",
+	}
+	if !slices.Equal(calls, want) {
+		t.Errorf("the calls are\n%q, want\n%q", calls, want)
 	}
 }
