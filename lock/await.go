@@ -93,7 +93,7 @@ func (a *attempt) checkFree(ctx context.Context) error {
 	s := Status{Info: f.Holder()}
 	s.State, s.Evidence = a.Judge(at, f, a.take.KernelFact(f))
 	if s.State == evidence.Dead {
-		a.inspectMarker(at, noList, &s) // another program's: no reclaimer of ours gets here
+		a.inspectMarker(at, noList(), &s) // another program's: no reclaimer of ours gets here
 	}
 	a.at(lockfile.StepJudged)
 	if a.take.HasOwnLocks() && f.File != nil {

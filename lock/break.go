@@ -57,7 +57,7 @@ func (f File) BreakForce(ctx context.Context, nonce string) (Status, error) {
 	}
 	there, err := a.take.LookLocked(ctx, a.file.Path, platform.Exclusive)
 	if err == errMoved {
-		return a.inspect(ctx, noList)
+		return a.inspect(ctx, noList())
 	} else if err != nil {
 		return before, err
 	}

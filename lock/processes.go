@@ -35,10 +35,11 @@ type Process struct {
 type kernelList struct {
 	read  bool
 	locks platform.KernelLocks
+	known map[int]Process // by pid; zero for a process that has ended
 }
 
 // noList is for callers that can do without.
-var noList = &kernelList{read: true}
+func noList() *kernelList { return &kernelList{read: true} }
 
 // readList is for callers that look at many locks.
 func readList() *kernelList {
@@ -98,7 +99,7 @@ func (p *place) whoHas(f *lockfile.Finding, list *kernelList) (who holders) {
 	isGone := func(pid int) bool {
 		switch {
 		case who.shared: // their claim does not say which readers have left
-			return platform.HasLeft(pid, id)
+			return locks.HasLeft(pid, id)
 		case who.gone == nil:
 			return false
 		case elsewhere:
@@ -106,19 +107,19 @@ func (p *place) whoHas(f *lockfile.Finding, list *kernelList) (who holders) {
 		}
 		return pid == who.gone.PID
 	}
-	for _, q := range living(takers) {
+	for _, q := range list.living(takers) {
 		if !isGone(q.PID) {
 			who.processes = append(who.processes, q)
 		}
 	}
 	if len(who.processes) < len(takers) || len(takers) == 0 && f != nil && p.isLocked(f, list) {
-		who.findHeirs(isGone, takers, locks.Heirs(id))
+		who.findHeirs(isGone, takers, locks.Heirs(id), list)
 	} else {
 		who.gone = nil
 	}
 	if len(who.processes) == 0 && who.gone == nil && !who.shared { // a holder on its way in, or with only the sibling
 		sibling, _ := platform.IdentifyFile(p.sibling.Path)
-		who.processes = living(locks.Holders(sibling))
+		who.processes = list.living(locks.Holders(sibling))
 	}
 	is := func(q Process) bool { return q.PID == who.info.PID }
 	if who.info != nil && len(who.processes)+len(takers) > 0 && p.Origin(f.Claim) == evidence.OriginHere && !slices.ContainsFunc(who.processes, is) {
@@ -143,7 +144,7 @@ func haveGone(takers []int, pidfd uint64) bool {
 }
 
 // findHeirs adds the processes that have the lock from a holder that has gone.
-func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []platform.Heir) {
+func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []platform.Heir, list *kernelList) {
 	hasGone := func(pid int) bool {
 		return isGone(pid) || platform.Probe(platform.Process{PID: pid}) == platform.Gone
 	}
@@ -155,7 +156,7 @@ func (who *holders) findHeirs(isGone func(pid int) bool, takers []int, heirs []p
 		}
 	}
 	slices.Sort(pids)
-	found := living(slices.Compact(pids))
+	found := list.living(slices.Compact(pids))
 	who.processes = append(who.processes, found...)
 	// If no heir can be seen, the list may still say that the gone holder took the lock. If it
 	// does not, some process is only looking, or takes the lock over.
@@ -172,11 +173,21 @@ func (p *place) isLocked(f *lockfile.Finding, list *kernelList) bool {
 	return err == nil && kernel == evidence.KernelHeld
 }
 
-// living returns those of the processes that still run.
-func living(pids []int) (all []Process) {
+// living returns those of the processes that still run. It looks at each once for each list.
+func (l *kernelList) living(pids []int) (all []Process) {
 	for _, pid := range pids {
-		if pid > 0 && platform.Probe(platform.Process{PID: pid}) != platform.Gone {
-			all = append(all, Process{PID: pid, Cmd: platform.ProgramOf(pid), Stopped: platform.Stopped(pid)})
+		q, known := l.known[pid]
+		if !known {
+			if pid > 0 && platform.Probe(platform.Process{PID: pid}) != platform.Gone {
+				q = Process{PID: pid, Cmd: platform.ProgramOf(pid), Stopped: platform.Stopped(pid)}
+			}
+			if l.known == nil {
+				l.known = map[int]Process{}
+			}
+			l.known[pid] = q
+		}
+		if q.PID > 0 {
+			all = append(all, q)
 		}
 	}
 	return all

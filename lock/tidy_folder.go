@@ -257,7 +257,7 @@ func (t *folderTidier) leftover(a *attempt, path string) {
 		return
 	}
 	defer f.Close()
-	kernel, err := a.peek(f, noList, true)
+	kernel, err := a.peek(f, noList(), true)
 	state, why := a.Judge(t.ctx, f, kernel)
 	switch {
 	case err != nil:

@@ -35,8 +35,10 @@ func Inherits(id FileID) bool { return inherits(id) }
 
 // HasLeft reports whether the taker of a file's lock, by the kernel's list, is known to have
 // no open file any more through which it has that lock. Others have it then. False where that
-// can't be told.
-func HasLeft(taker int, id FileID) bool { return hasLeft(taker, id) }
+// can't be told. It looks at each process once for each KernelLocks.
+func (l KernelLocks) HasLeft(taker int, id FileID) bool {
+	return l.hasLeft != nil && l.hasLeft(taker, id)
+}
 
 // An Heir is a process that has inherited a kernel lock: it has the open file through which
 // another process took it.

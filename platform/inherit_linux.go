@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,18 +35,36 @@ func inherited(number int) *os.File {
 	return os.NewFile(uintptr(fd), "inherited")
 }
 
-func hasLeft(taker int, id FileID) bool {
-	if _, err := os.ReadDir("/proc/" + strconv.Itoa(taker) + "/fdinfo"); err != nil || !procIsOurs() {
-		return false
+// lockedBy returns the files that a process has locked; nil where that can't be told.
+func lockedBy(pid int) map[FileID]bool {
+	if _, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fdinfo"); err != nil || !procIsOurs() {
+		return nil
 	}
-	for locks := range openFiles(taker) {
+	files := map[FileID]bool{}
+	for locks := range openFiles(pid) {
 		for _, l := range locks {
-			if l.kind == "FLOCK" && !l.waits && l.file == id {
-				return false
+			if l.kind == "FLOCK" && !l.waits {
+				files[l.file] = true
 			}
 		}
 	}
-	return true
+	return files
+}
+
+// leavers answers HasLeft.
+func leavers() func(taker int, id FileID) bool {
+	var mu sync.Mutex
+	looked := map[int]map[FileID]bool{}
+	return func(taker int, id FileID) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		files, is := looked[taker]
+		if !is {
+			files = lockedBy(taker)
+			looked[taker] = files
+		}
+		return files != nil && !files[id]
+	}
 }
 
 // heirs finds the processes that have a lock which another process took, by the locked file.

@@ -65,13 +65,13 @@ func TestInheritable(t *testing.T) {
 		t.Errorf("the child says %s", said)
 	}
 	pid := cmd.Process.Pid
-	if platform.HasLeft(os.Getpid(), id) {
+	if listed(t).HasLeft(os.Getpid(), id) {
 		t.Error("who took it has it")
 	}
 	testkit.Check(t, given.Close())
 	testkit.Check(t, f.CloseLocked())
 	testkit.Check(t, f.CloseLocked())
-	if !platform.HasLeft(os.Getpid(), id) {
+	if !listed(t).HasLeft(os.Getpid(), id) {
 		t.Error("who took it has closed it")
 	}
 	wantLock(t, "the child has it", path, platform.Exclusive, platform.ErrBusy)
@@ -91,7 +91,7 @@ func TestInheritable(t *testing.T) {
 	}
 	testkit.Check(t, child.End())
 	wantLock(t, "the child has ended", path, platform.Exclusive, nil)
-	if platform.HasLeft(pid, id) {
+	if listed(t).HasLeft(pid, id) {
 		t.Error("of a process that has gone nothing is known")
 	}
 }
@@ -124,4 +124,11 @@ func TestSayWaiting(t *testing.T) {
 	if other.HasByteLock() {
 		t.Error("the word stays")
 	}
+}
+
+func listed(t *testing.T) platform.KernelLocks {
+	t.Helper()
+	locks, err := platform.ListKernelLocks()
+	testkit.Check(t, err)
+	return locks
 }

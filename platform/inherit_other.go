@@ -11,8 +11,6 @@ import (
 // process that took it.
 func (d *descriptor) inheritable() (*os.File, error) { return nil, errors.ErrUnsupported }
 
-func hasLeft(int, FileID) bool { return false }
-
 func inherits(FileID) bool { return false }
 
 func inherited(int) *os.File { return nil }

@@ -155,7 +155,9 @@ type KernelLocks struct {
 	holders map[FileID][]int
 	anyWait bool
 	waiters func(FileID) []Waiter
-	heirs   func(FileID) []Heir // see inherit.go
+	// see inherit.go
+	heirs   func(FileID) []Heir
+	hasLeft func(taker int, id FileID) bool
 }
 
 // ListKernelLocks reads the kernel's list of flock(2) locks that are held. An error means that

@@ -191,7 +191,7 @@ func readKernelLocks(list io.Reader) (KernelLocks, error) {
 	inherited := sync.OnceValue(heirs)
 	return KernelLocks{
 		holders: holders, anyWait: anyWait, waiters: waiters,
-		heirs: func(id FileID) []Heir { return inherited()[id] },
+		heirs: func(id FileID) []Heir { return inherited()[id] }, hasLeft: leavers(),
 	}, lines.Err()
 }
 
