@@ -4,6 +4,7 @@ package lock_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/holdfast-go/holdfast/platform"
 )
 
 var longAgo = time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -219,5 +221,30 @@ func TestAbandoned_Crash(t *testing.T) {
 		if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
 			t.Errorf("%s: left behind: %s; want only %s", step, got, want)
 		}
+	}
+}
+
+// TestAbandoned_SomebodysData: a wait for a file of somebody's data, whose waiter has gone, lets
+// go of it when it comes, though the data bear the mark, and age counts.
+func TestAbandoned_SomebodysData(t *testing.T) {
+	f := queued(t)
+	f.StaleAfter = time.Hour
+	putFile(t, f.Path, []byte("somebody's data"), time.Time{})
+	check(t, os.Chmod(f.Path, 0o600|os.ModeSticky))
+	theirs, err := platform.Open(f.Path, os.O_RDONLY)
+	check(t, err)
+	defer theirs.Close()
+	check(t, theirs.TryLock(platform.Exclusive))
+	ctx, cancel := context.WithCancel(t.Context())
+	came := beginAcquire(t, ctx, f)
+	parkedIs(t, 1)
+	cancel()
+	if o := get(t, came); !errors.Is(o.err, context.Canceled) {
+		t.Error(o.err)
+	}
+	check(t, theirs.Unlock())
+	parkedIs(t, 0)
+	if string(getFile(t, f.Path)) != "somebody's data" {
+		t.Error("they are gone")
 	}
 }

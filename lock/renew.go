@@ -66,7 +66,7 @@ func (r *renewal) tick(now time.Time) bool {
 	case err == nil && due:
 		r.trusted = now
 	case err == nil:
-	case errors.Is(err, ErrLost), now.Sub(r.trusted) > r.span:
+	case errors.Is(err, ErrLost), elapsed > r.span:
 		// Lost, or we could not look for so long that others may have taken us for dead.
 		h.lose()
 		return false

@@ -191,8 +191,7 @@ func (t *folderTidier) lock(path string) {
 // releases it, as the next holder would. It reports whether the lock file has gone.
 func (t *folderTidier) lockFile(a *attempt) (gone bool) {
 	s, err := a.inspect(t.ctx, t.list)
-	switch {
-	case err != nil:
+	if err != nil {
 		t.say(a.file.Path, "", "", err)
 		return false
 	}

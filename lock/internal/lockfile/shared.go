@@ -66,7 +66,7 @@ func (l *Lock) leave(f *platform.File, at func(string)) error {
 // exclusive own lock (rule A), and no use for it.
 func (l *Lock) clear(f *platform.File, path string, at func(string)) error {
 	var is Finding
-	if err := is.read(l, f); err != nil || !l.isReaders(&is) && !(is.Content == evidence.ContentNone && is.Info.Marked()) {
+	if err := is.read(l, f); err != nil || !l.isReaders(&is) && !(is.Content == evidence.ContentNone && is.Info.Marked() && is.isDebris()) {
 		return err
 	}
 	if stands, err := f.IsAt(path); err != nil || !stands {
