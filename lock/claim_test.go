@@ -32,8 +32,7 @@ func asLocked(t *testing.T, err error) *lock.LockedError {
 
 func tryHold(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	held, err := f.TryAcquire(context.Background())
-	check(t, err)
+	held := must(f.TryAcquire(context.Background()))(t)
 	return held
 }
 
@@ -73,8 +72,7 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) []byte {
 
 func getFile(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
+	data := must(os.ReadFile(path))(t)
 	return data
 }
 
@@ -118,8 +116,7 @@ func formerClaim(t *testing.T) evidence.Claim {
 // kindOf is the name of the filesystem that a file lies on.
 func kindOf(t *testing.T, path string) string {
 	t.Helper()
-	fsys, err := platform.FilesystemOf(path)
-	check(t, err)
+	fsys := must(platform.FilesystemOf(path))(t)
 	return fsys.Kind
 }
 
@@ -134,8 +131,7 @@ func sameClaim(a, b evidence.Claim) bool {
 // goldenClaim reads a claim that the format must never lose.
 func goldenClaim(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("evidence", "testdata", name))
-	check(t, err)
+	data := must(os.ReadFile(filepath.Join("evidence", "testdata", name)))(t)
 	return data
 }
 
@@ -146,8 +142,7 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	defer held.Release()
 	after := time.Now()
 
-	info, err := os.Lstat(path)
-	check(t, err)
+	info := must(os.Lstat(path))(t)
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("lock file has mode %v, want 0600", info.Mode())
 	}
@@ -160,9 +155,7 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	}
 	data := getFile(t, path)
 	claim, err := evidence.Decode(data)
-	if err != nil {
-		t.Fatalf("%s: %v", data, err)
-	}
+	check(t, err, data)
 	if !sameClaim(claim.Claim, held.Info()) {
 		t.Errorf("on disk\n%+v, Info says\n%+v", claim.Claim, held.Info())
 	}
@@ -179,11 +172,8 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	if !platform.OwnLocks {
 		locked += ".flock"
 	}
-	id, err := platform.IdentifyFile(locked)
-	check(t, err)
-	if want := fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino); claim.KernelLock != want {
-		t.Errorf("kernel_lock is %q, want %q", claim.KernelLock, want)
-	}
+	id := must(platform.IdentifyFile(locked))(t)
+	equal(t, claim.KernelLock, fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino), "kernel_lock")
 	isAbsent(t, path+".reclaim")
 }
 

@@ -70,7 +70,5 @@ func TestFallback_AlienMarkers(t *testing.T) {
 		before = strings.Replace(before+" ", filepath.Base(file.Path)+".reclaim"+name+" ", "", 1)
 		before = strings.TrimSpace(before)
 	}
-	if after != before {
-		t.Errorf("there are %s; want %s", after, before)
-	}
+	equal(t, after, before)
 }

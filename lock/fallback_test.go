@@ -47,12 +47,8 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 		t.Errorf("files are %q, want the lock file alone", got)
 	}
 	letGo(t, held)
-	if got := names(t, filepath.Dir(file.Path)); got != "" {
-		t.Errorf("Release left %q", got)
-	}
-	if err := held.Release(); err != nil {
-		t.Errorf("second Release: %v", err)
-	}
+	equal(t, names(t, filepath.Dir(file.Path)), "", "Release left")
+	noErr(t, held.Release(), "second Release")
 }
 
 func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
@@ -102,9 +98,7 @@ func TestFallback_OneAtATime(t *testing.T) {
 					os.Remove(occupied)
 				}
 				inside.Add(-1)
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, held.Release())
 			}
 		})
 	}
@@ -116,12 +110,10 @@ func TestFallback_HolderRenews(t *testing.T) {
 	file.StaleAfter = 30 * time.Millisecond
 	held := tryHold(t, file)
 	first := held.Info()
-	before, err := os.Lstat(file.Path)
-	check(t, err)
+	before := must(os.Lstat(file.Path))(t)
 	eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
 	eventually(t, "Info shows the renewal", func() bool { return held.Info().RenewedAt.After(first.RenewedAt) })
-	after, err := os.Lstat(file.Path)
-	check(t, err)
+	after := must(os.Lstat(file.Path))(t)
 	if !after.ModTime().After(before.ModTime()) {
 		t.Errorf("modification time went from %s to %s", before.ModTime(), after.ModTime())
 	}
@@ -198,14 +190,10 @@ func TestFallback_LostClaim(t *testing.T) {
 					case <-time.After(patience):
 						t.Fatal("the loss is never found")
 					}
-					if _, err := held.Fence(); !errors.Is(err, lock.ErrLost) {
-						t.Errorf("Fence: %v, want ErrLost", err)
-					}
+					wantErr(t, errOf(held.Fence()), lock.ErrLost, "Fence")
 				}
 				before := treeState(t, filepath.Dir(file.Path))
-				if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-					t.Errorf("Release: %v, want ErrLost", err)
-				}
+				wantErr(t, held.Release(), lock.ErrLost, "Release")
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 				select {
 				case <-held.Lost():
@@ -222,9 +210,7 @@ func TestFallback_LostClaim(t *testing.T) {
 				if late := held.Context(parent); !errors.Is(context.Cause(late), lock.ErrLost) {
 					t.Errorf("a context asked for afterwards: cause %v", context.Cause(late))
 				}
-				if err := held.Release(); err != nil {
-					t.Errorf("second Release: %v", err)
-				}
+				noErr(t, held.Release(), "second Release")
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 			})
 		}
@@ -318,9 +304,7 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 		"Acquire":    file.Acquire,
 	} {
 		_, err := acquire(context.Background())
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v, want ErrUnsupported", name, err)
-		}
+		wantErr(t, err, errors.ErrUnsupported, name)
 		if locked := new(lock.LockedError); errors.As(err, &locked) {
 			t.Errorf("%s: %v is not contention", name, err)
 		}
@@ -328,9 +312,7 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 			t.Errorf("%s: %q does not say where", name, err)
 		}
 	}
-	if got := names(t, filepath.Dir(file.Path)); got != "" {
-		t.Errorf("left behind: %q", got)
-	}
+	equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 }
 
 func TestFallback_ForeignHost(t *testing.T) {

@@ -23,8 +23,7 @@ func fenceOf(t *testing.T, file lock.File) int64 {
 	t.Helper()
 	held := tryHold(t, file)
 	defer letGo(t, held)
-	first, err := held.Fence()
-	check(t, err)
+	first := must(held.Fence())(t)
 	if again, err := held.Fence(); err != nil || again != first {
 		t.Errorf("one holder got %d and %d (%v)", first, again, err)
 	}
@@ -61,12 +60,9 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 func TestFence_LayoutInSibling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	putFile(t, path+".flock", nil, time.Time{})
-	before, err := os.Lstat(path + ".flock")
-	check(t, err)
+	before := must(os.Lstat(path + ".flock"))(t)
 	fence := fenceOf(t, lock.File{Path: path})
-	if got, want := string(getFile(t, path+".flock"))[:23], fmt.Sprintf("\x00\x00%020d\n", fence); got != want {
-		t.Errorf("sibling has %q, want %q", got, want)
-	}
+	equal(t, string(getFile(t, path+".flock"))[:23], fmt.Sprintf("\x00\x00%020d\n", fence), "sibling has")
 	after, err := os.Lstat(path + ".flock")
 	if err != nil || !os.SameFile(before, after) {
 		t.Errorf("the sibling was replaced (%v)", err)
@@ -75,9 +71,7 @@ func TestFence_LayoutInSibling(t *testing.T) {
 	// A known number is read, and raised.
 	const known = int64(4e15)
 	putFile(t, path+".flock", fmt.Appendf(nil, "\x00\x00%020d\n", known), time.Time{})
-	if got := fenceOf(t, lock.File{Path: path}); got != known+1 {
-		t.Errorf("after %d came %d", known, got)
-	}
+	equal(t, fenceOf(t, lock.File{Path: path}), known+1, "after", known, "came")
 }
 
 func TestFence_NotAskedForIsNotWritten(t *testing.T) {
@@ -128,9 +122,7 @@ func TestFence_SparesData(t *testing.T) {
 			if fence, err := held.Fence(); err == nil || !strings.Contains(err.Error(), path+".flock: ") || !strings.Contains(err.Error(), "remove this file") {
 				t.Errorf("fence is %d, %v; want an error with the file and the cure", fence, err)
 			}
-			if got := string(getFile(t, path+".flock")); got != content {
-				t.Errorf("the file has now %q", got)
-			}
+			equal(t, string(getFile(t, path+".flock")), content, "the file has now")
 		})
 	}
 }
@@ -174,14 +166,11 @@ func TestFence_Shown(t *testing.T) {
 	file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
 	shows := func(when string, want int64) {
 		t.Helper()
-		if s, err := file.Inspect(t.Context()); err != nil || s.Fence != want {
-			t.Errorf("%s: %d, %v; want %d", when, s.Fence, err, want)
-		}
+		equal(t, must(file.Inspect(t.Context()))(t).Fence, want, when)
 	}
 	held := tryHold(t, file)
 	shows("held, not asked for", 0)
-	fence, err := held.Fence()
-	check(t, err)
+	fence := must(held.Fence())(t)
 	shows("held", fence)
 	letGo(t, held)
 	shows("free", fence)
@@ -225,7 +214,5 @@ func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
 	if fence, err := robbed.Fence(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("fence of who was robbed is %d, %v; want ErrLost", fence, err)
 	}
-	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
+	wantErr(t, robbed.Release(), lock.ErrLost)
 }

@@ -62,10 +62,8 @@ func FuzzLockFile(f *testing.F) {
 			check(t, os.Chtimes(l.Path, past, past))
 		}
 		before := treeState(t, dir, ".", "lock.flock")
-		first, err := l.Inspect(t.Context())
-		check(t, err)
-		again, err := l.Inspect(t.Context())
-		check(t, err)
+		first := must(l.Inspect(t.Context()))(t)
+		again := must(l.Inspect(t.Context()))(t)
 		if first.State != again.State || first.Evidence != again.Evidence || !reflect.DeepEqual(first.Info, again.Info) {
 			t.Errorf("looked at twice, it is %s, %s, and then %s, %s", first.State, first.Evidence, again.State, again.Evidence)
 		}
@@ -86,9 +84,7 @@ func FuzzLockFile(f *testing.F) {
 			return
 		}
 		check(t, held.Release())
-		if left := names(t, dir); left != "lock.flock" {
-			t.Errorf("left behind: %s", left)
-		}
+		equal(t, names(t, dir), "lock.flock", "left behind")
 	})
 }
 
@@ -151,8 +147,7 @@ func FuzzSibling(f *testing.F) {
 		alien := len(data) > siblingSize || !none && (perr != nil || last < 0 || len(line) != 21 || line[20] != '\n' || line[0] == '+') ||
 			!platform.KeepsMarks && len(bytes.Trim(data[:min(2, len(data))], "\x00")) > 0
 
-		status, err := l.Inspect(t.Context())
-		check(t, err)
+		status := must(l.Inspect(t.Context()))(t)
 		held := tryHold(t, l)
 		before, err := held.Predecessor()
 		if err != nil && !alien {

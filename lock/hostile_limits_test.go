@@ -96,9 +96,7 @@ func TestHostile_NoDescriptors(t *testing.T) {
 	held := tryHold(t, free)
 	defer letGo(t, held)
 	claim := held.Info()
-	if bootID := strings.TrimSpace(string(getFile(t, "/proc/sys/kernel/random/boot_id"))); claim.BootID != bootID {
-		t.Errorf("boot id is %q, want %q", claim.BootID, bootID)
-	}
+	equal(t, claim.BootID, strings.TrimSpace(string(getFile(t, "/proc/sys/kernel/random/boot_id"))), "boot id")
 	if claim.Start == 0 || claim.PIDNamespace == 0 || claim.Hostname == "" {
 		t.Errorf("claim is %+v", claim)
 	}
@@ -148,12 +146,8 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		held := tryHold(t, file)
 		putDeadClaim(t, file.Path)
 		promptly(t, "the loss", func() { <-held.Lost() })
-		if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
-		if string(getFile(t, file.Path)) != deadClaim {
-			t.Error("the successor's claim was changed")
-		}
+		wantErr(t, held.Release(), lock.ErrLost, "Release")
+		equal(t, string(getFile(t, file.Path)), deadClaim, "the successor's claim was changed")
 	})
 
 	self, dead := ownClaim(t), formerClaim(t)

@@ -89,9 +89,7 @@ func TestHostile_LongName(t *testing.T) {
 					if locked := new(lock.LockedError); errors.As(err, &locked) {
 						t.Errorf("%d bytes: %v is not contention", n, err)
 					}
-					if got := names(t, dir); got != "" {
-						t.Errorf("%d bytes: left behind %q", n, got)
-					}
+					equal(t, names(t, dir), "", n, "bytes: left behind")
 					continue
 				}
 				longest = n

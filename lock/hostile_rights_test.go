@@ -77,9 +77,7 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			if errors.Is(err, lock.ErrLost) {
 				t.Errorf("%v, but nothing is lost", err)
 			}
-			if err := held.Release(); err != nil {
-				t.Errorf("once more: %v", err)
-			}
+			noErr(t, held.Release(), "once more")
 			// It can't be taken over either, as long as nobody may write the folder; and
 			// nobody is said to have it.
 			wantSystemError(t, get(t, waiter).err, fs.ErrPermission)
@@ -105,9 +103,7 @@ func TestHostile_VanishesDuringRelease(t *testing.T) {
 					os.Remove(file.Path)
 				}
 			}))
-			if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("Release: %v, want ErrLost", err)
-			}
+			wantErr(t, held.Release(), lock.ErrLost, "Release")
 			isAbsent(t, file.Path+".reclaim")
 			letGo(t, tryHold(t, file))
 		})
@@ -128,8 +124,7 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 	for _, mode := range []fs.FileMode{0, 0o200, 0o200 | fs.ModeSticky} {
 		chmod(t, file.Path, mode)
 		for _, f := range []lock.File{file, aged, file.WithoutKernelLock()} {
-			before, err := os.Lstat(file.Path)
-			check(t, err)
+			before := must(os.Lstat(file.Path))(t)
 			if l := notHad(t, f); l.State != evidence.Unknown || l.Evidence != evidence.NotPermitted || l.Info != nil {
 				t.Errorf("%+v", l)
 			}

@@ -63,9 +63,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 			})
 			before := treeState(t, dir, "lock")
 			promptly(t, "Release", func() {
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, held.Release())
 			})
 			sameTree(t, before, treeState(t, dir, "lock"))
 			isAbsent(t, file.Path)
@@ -77,9 +75,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 // somebody puts another file in its place. Who locked the old one has nothing.
 func TestHostile_SiblingReplaced(t *testing.T) {
 	replace := func(path string) {
-		if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Error(err)
-		}
+		noErr(t, errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path)))
 	}
 	t.Run("once", func(t *testing.T) {
 		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
@@ -95,9 +91,7 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 		if times != 2 {
 			t.Errorf("locked %d times, want 2", times)
 		}
-		if err := peek(file.Path + ".flock"); err != platform.ErrBusy {
-			t.Errorf("the sibling's kernel lock: %v", err)
-		}
+		equal(t, peek(file.Path+".flock"), platform.ErrBusy, "the sibling's kernel lock")
 	})
 	t.Run("by somebody who has the lock now", func(t *testing.T) {
 		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
@@ -128,9 +122,7 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 		isAbsent(t, file.Path)
-		if open := openBelow(t, dir); open != "" {
-			t.Errorf("open files: %q", open)
-		}
+		equal(t, openBelow(t, dir), "", "open files")
 	})
 }
 
@@ -159,9 +151,7 @@ func TestHostile_SiblingContent_Fallback(t *testing.T) {
 		}
 	})
 	letGo(t, held)
-	if open := openBelow(t, dir); open != "" {
-		t.Errorf("open files: %q", open)
-	}
+	equal(t, openBelow(t, dir), "", "open files")
 }
 
 // TestHostile_Marker: as for the lock file.

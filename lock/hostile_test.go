@@ -30,9 +30,7 @@ func setLimit(t *testing.T, resource int, n uint64) (restore func()) {
 	check(t, syscall.Getrlimit(resource, &old))
 	check(t, syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: old.Max}))
 	return func() {
-		if err := syscall.Setrlimit(resource, &old); err != nil {
-			t.Error(err)
-		}
+		noErr(t, syscall.Setrlimit(resource, &old))
 	}
 }
 

@@ -115,9 +115,7 @@ func TestLockerDo(t *testing.T) {
 			if fnErr == nil {
 				want = releaseErr
 			}
-			if err := lock.Do(t.Context(), l, keyA, fn); err != want {
-				t.Errorf("Do: %v, want %v", err, want)
-			}
+			equal(t, lock.Do(t.Context(), l, keyA, fn), want, "Do")
 			l.wantCalls(t, "acquire s/a", "work", "release s/a")
 			if acquired, err := lock.TryDo(t.Context(), l, keyA, fn); !acquired || err != want {
 				t.Errorf("TryDo: %v, %v, want %v", acquired, err, want)
@@ -137,9 +135,7 @@ func TestLockerDo_NotAcquired(t *testing.T) {
 	locked := fmt.Errorf("wrapped: %w", &lock.LockedError{Status: lock.Status{Path: "x"}})
 	for _, refusal := range []error{locked, errFake} {
 		l := &fakeLocker{acquire: failWith(refusal), try: failWith(refusal)}
-		if err := lock.Do(t.Context(), l, keyA, fn); err != refusal {
-			t.Errorf("Do: %v, want %v", err, refusal)
-		}
+		equal(t, lock.Do(t.Context(), l, keyA, fn), refusal, "Do")
 		want := refusal
 		if refusal == locked {
 			want = nil
@@ -155,8 +151,7 @@ func TestAcquireKeys(t *testing.T) {
 	for _, keys := range [][]lock.Key{{keyA, keyB, keyC}, {keyC, keyB, keyA}, {keyB, keyC, keyA}} {
 		l := &fakeLocker{}
 		given := slices.Clone(keys)
-		set, err := lock.AcquireKeys(t.Context(), l, keys...)
-		check(t, err)
+		set := must(lock.AcquireKeys(t.Context(), l, keys...))(t)
 		if !slices.Equal(keys, given) {
 			t.Errorf("the caller's keys are now %v", keys)
 		}
@@ -165,9 +160,7 @@ func TestAcquireKeys(t *testing.T) {
 				t.Errorf("the set's context does not carry %v", key)
 			}
 		}
-		if err := set.Release(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, set.Release())
 		l.wantCalls(t, "acquire s/a", "acquire s/b", "acquire t/a", "release t/a", "release s/b", "release s/a")
 	}
 }
@@ -271,9 +264,7 @@ func TestAcquireWithin_Locker(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, held, err)
 		}
 		for _, want := range test.want {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", name, err, want)
-			}
+			wantErr(t, err, want, name)
 		}
 		for i := range test.calls {
 			test.calls[i] += " s/a"

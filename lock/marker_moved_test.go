@@ -48,9 +48,7 @@ func TestMarker_ReplacedWhileMade(t *testing.T) {
 					before = treeState(t, filepath.Dir(file.Path))
 				}
 			}))
-			if l.Evidence != evidence.BeingReclaimed {
-				t.Errorf("evidence is %q", l.Evidence)
-			}
+			equal(t, l.Evidence, evidence.BeingReclaimed, "evidence")
 			sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 		})
 	}

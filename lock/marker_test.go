@@ -91,9 +91,7 @@ func TestMarker_OfTheDead(t *testing.T) {
 			letGo(t, tryHold(t, file))
 			isAbsent(t, file.Path)
 			if test.mode == "fallback" {
-				if got := names(t, filepath.Dir(file.Path)); got != "" {
-					t.Errorf("left behind: %q", got)
-				}
+				equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 			}
 		})
 	}
@@ -227,7 +225,5 @@ func TestMarker_SlowReclaimer(t *testing.T) {
 		t.Errorf("on disk is %+v", got)
 	}
 	letGo(t, quick)
-	if got := names(t, filepath.Dir(file.Path)); got != "" {
-		t.Errorf("left behind: %q", got)
-	}
+	equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 }

@@ -169,7 +169,5 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 	}
 	takeOverBy(t, file)
 	left := slices.DeleteFunc(strings.Fields(names(t, dir)), func(name string) bool { return name == ".lock.flock" && !flow.tidy })
-	if len(left) != 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	equal(t, len(left), 0, "left behind:", left)
 }

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -82,8 +81,7 @@ func TestObserver_Uncontended(t *testing.T) {
 		f, seen := observed(t)
 		begun := time.Now()
 		acquire := inMode(f, shared)
-		held, err := acquire(t.Context())
-		check(t, err)
+		held := must(acquire(t.Context()))(t)
 		had := time.Now()
 		took := time.Since(begun)
 		inside := time.Since(had)
@@ -228,9 +226,7 @@ func TestObserver_Lost(t *testing.T) {
 	had := time.Now()
 	check(t, os.Remove(f.Path))
 	inside := time.Since(had)
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release: %v", err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost, "Release")
 	events := told(t, f, seen, "acquired l, lost l") // and not released
 	span(t, events[1], inside, time.Since(begun))
 
@@ -240,9 +236,7 @@ func TestObserver_Lost(t *testing.T) {
 	held = tryHold(t, f.WithoutKernelLock())
 	check(t, os.Remove(f.Path))
 	promptly(t, "the loss", func() { <-held.Lost() })
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release: %v", err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost, "Release")
 	told(t, f, seen, "acquired l, lost l")
 }
 

@@ -41,9 +41,7 @@ func (i *intervals) alone(t *testing.T, path string) {
 	if readers, _ := filepath.Glob(path + ".reader.*"); len(readers) != 0 {
 		t.Error("not alone:", readers)
 	}
-	if err := os.Remove(occupied); err != nil {
-		t.Error("not alone:", err)
-	}
+	noErr(t, os.Remove(occupied), "not alone")
 	i.add(from, false)
 }
 
@@ -59,9 +57,7 @@ func (i *intervals) together(t *testing.T, path string) {
 	if _, err := os.Lstat(path + ".occupied"); err == nil {
 		t.Error("a reader beside a writer")
 	}
-	if err := os.Remove(f.Name()); err != nil {
-		t.Error(err)
-	}
+	noErr(t, os.Remove(f.Name()))
 	i.add(from, true)
 }
 

@@ -21,8 +21,7 @@ func predecessor(t *testing.T, f lock.File) *lock.Predecessor {
 	t.Helper()
 	held := tryHoldSoon(t, f)
 	defer letGo(t, held)
-	p, err := held.Predecessor()
-	check(t, err)
+	p := must(held.Predecessor())(t)
 	return p
 }
 
@@ -158,8 +157,7 @@ func TestPredecessor(t *testing.T) {
 		"a reader in between": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 3")
 			p.Kill()
-			reader, err := sharing(f).Acquire(t.Context())
-			check(t, err)
+			reader := must(sharing(f).Acquire(t.Context()))(t)
 			if got, err := reader.Predecessor(); err != nil || got == nil || got.Note != "step 3" {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -178,9 +176,7 @@ func TestPredecessor(t *testing.T) {
 					cancel()
 				}
 			}).Acquire(ctx)
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			wantErr(t, err, context.Canceled)
 			other := tryHold(t, lock.File{Path: f.Path + "z"})
 			if _, err := lock.TryAcquireAll(t.Context(), f, lock.File{Path: other.Path()}); err == nil {
 				t.Error("two have it")
@@ -233,8 +229,7 @@ func TestPredecessor(t *testing.T) {
 		},
 		"a fence": func(t *testing.T, f lock.File) {
 			held := tryHold(t, f)
-			fence, err := held.Fence()
-			check(t, err)
+			fence := must(held.Fence())(t)
 			check(t, held.Note("noted"))
 			letGo(t, held)
 			held = tryHold(t, f)
@@ -288,9 +283,7 @@ func TestPredecessor_Once(t *testing.T) {
 	if p, err := robbed.Predecessor(); !errors.Is(err, lock.ErrLost) || p != nil {
 		t.Errorf("robbed: %+v, %v; want ErrLost", p, err)
 	}
-	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
+	wantErr(t, robbed.Release(), lock.ErrLost)
 }
 
 // TestPredecessor_Fallback: without kernel locks there may be no sibling to remember. Who
@@ -383,9 +376,7 @@ func TestPredecessor_SparesData(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 		letGo(t, held)
-		if got := string(getFile(t, f.Path+".flock")); got != content {
-			t.Errorf("%s: the file has now %q", name, got)
-		}
+		equal(t, string(getFile(t, f.Path+".flock")), content, name, "the file has now")
 	}
 }
 

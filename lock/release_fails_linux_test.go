@@ -23,8 +23,7 @@ import (
 // away. It needs root, and a filesystem that has them.
 func setAttribute(t *testing.T, path string, attribute int) (reset func()) {
 	t.Helper()
-	f, err := os.Open(path)
-	check(t, err)
+	f := must(os.Open(path))(t)
 	set := func(flags int) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags) }
 	old, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err == nil {
@@ -38,9 +37,7 @@ func setAttribute(t *testing.T, path string, attribute int) (reset func()) {
 	reset = func() {
 		if !done {
 			done = true
-			if err := errors.Join(set(old), f.Close()); err != nil {
-				t.Error(err)
-			}
+			noErr(t, errors.Join(set(old), f.Close()))
 		}
 	}
 	t.Cleanup(reset)
@@ -124,9 +121,7 @@ func TestReleaseFails_TriesAgain(t *testing.T) {
 		reset = setAttribute(t, f.Path, unix.STATX_ATTR_IMMUTABLE)
 		return nil
 	})
-	if !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, fs.ErrPermission)
 	if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld {
 		t.Errorf("%+v", l)
 	}
@@ -143,9 +138,7 @@ func TestReleaseFails_Often(t *testing.T) {
 	held := tryHold(t, f)
 	reset := setAttribute(t, f.Path, unix.STATX_ATTR_IMMUTABLE)
 	for range 3 {
-		if err := held.Release(); !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("error is %v", err)
-		}
+		wantErr(t, held.Release(), fs.ErrPermission)
 	}
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -171,9 +164,7 @@ func TestReleaseFails_Marker(t *testing.T) {
 			reset = setAttribute(t, filepath.Dir(f.Path), unix.STATX_ATTR_APPEND)
 		}
 	}).TryAcquire(t.Context())
-	if !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, fs.ErrPermission)
 	getFile(t, f.Path+".reclaim")
 	reset()
 	letGo(t, tryHold(t, f))
@@ -186,13 +177,9 @@ func TestReleaseFails_Moved(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), StaleAfter: -1}
 	held := tryHold(t, f)
 	check(t, os.Rename(f.Path, f.Path+".moved"))
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("release: %v", err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost, "release")
 	check(t, os.Rename(f.Path+".moved", f.Path))
-	if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != evidence.SaysReleased {
-		t.Errorf("%+v, %v", s, err)
-	}
+	equal(t, must(f.Inspect(t.Context()))(t).Evidence, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 
@@ -208,9 +195,7 @@ func TestReleaseFails_Update(t *testing.T) {
 		t.Errorf("%v; the file has %q", err, getFile(t, path))
 	}
 	reset()
-	if err := lock.Update(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, "er"...), nil }); err != nil {
-		t.Error(err)
-	}
+	noErr(t, lock.Update(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, "er"...), nil }))
 }
 
 // needsAttributes skips before anything is held.

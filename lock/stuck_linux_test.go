@@ -175,9 +175,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 						if what == "gone" {
 							err = errors.Join(err, os.RemoveAll(dir+".other"))
 						}
-						if err != nil {
-							t.Error(err)
-						}
+						noErr(t, err)
 					})
 					f := lock.File{Path: filepath.Join(dir, ".lock")}
 					holder := start(t, "member", f.Path)
@@ -227,8 +225,7 @@ func TestStuck_Lease(t *testing.T) {
 			} else {
 				letGo(t, tryHold(t, f))
 			}
-			file, err := os.OpenFile(f.Path+leased, os.O_RDONLY, 0)
-			check(t, err)
+			file := must(os.OpenFile(f.Path+leased, os.O_RDONLY, 0))(t)
 			defer file.Close()
 			signals := make(chan os.Signal, 100) // by which the kernel asks for it back
 			signal.Notify(signals, unix.SIGIO)
@@ -247,14 +244,10 @@ func TestStuck_Lease(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				_, err := f.Acquire(ctx)
-				if !errors.Is(err, lock.ErrTimeout) {
-					t.Error(err)
-				}
+				wantErr(t, err, lock.ErrTimeout)
 			})
 			waiter := beginAcquire(t, t.Context(), f)
-			if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
-				t.Fatal(err)
-			}
+			check(t, errOf(unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK)))
 			letGo(t, getHeld(t, waiter))
 			file.Close()
 			wantFree(t, f.Path)

@@ -16,8 +16,7 @@ func TestAcquire_KeepsTheTurnstile(t *testing.T) {
 	taken := func() bool {
 		sibling := openSibling(t, f)
 		defer sibling.Close()
-		taken, err := sibling.TurnstileTaken()
-		check(t, err)
+		taken := must(sibling.TurnstileTaken())(t)
 		return taken
 	}
 	first := tryHold(t, f)

@@ -63,9 +63,7 @@ func TestUpdate_CreatesAndChanges(t *testing.T) {
 		return []byte("long contents"), nil
 	})
 	update(t, path, func(old []byte) ([]byte, error) {
-		if string(old) != "long contents" {
-			t.Errorf("old is %q", old)
-		}
+		equal(t, string(old), "long contents", "old")
 		return append(old[:4], '!'), nil
 	})
 	hasContents(t, path, "long!")
@@ -113,9 +111,7 @@ func TestUpdate_KeepsMode(t *testing.T) {
 		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)))
 		update(t, path, into("new"))
 		hasContents(t, path, "new")
-		if got := modeOf(t, path); got != mode {
-			t.Errorf("mode is %v, want %v", got, mode)
-		}
+		equal(t, modeOf(t, path), mode, "mode")
 	}
 }
 
@@ -123,19 +119,15 @@ func TestUpdate_KeepsMode(t *testing.T) {
 func TestUpdate_NewMode(t *testing.T) {
 	dir := t.TempDir()
 	like, path := filepath.Join(dir, "like"), filepath.Join(dir, "f")
-	f, err := os.OpenFile(like, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	check(t, err)
+	f := must(os.OpenFile(like, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644))(t)
 	f.Close()
 	update(t, path, into("new"))
-	if got, want := modeOf(t, path), modeOf(t, like); got != want {
-		t.Errorf("mode is %v, want %v", got, want)
-	}
+	equal(t, modeOf(t, path), modeOf(t, like), "mode")
 }
 
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
-	info, err := os.Lstat(path)
-	check(t, err)
+	info := must(os.Lstat(path))(t)
 	return info.Mode()
 }
 
@@ -160,15 +152,11 @@ func TestUpdate_ChangeFails(t *testing.T) {
 				}
 			},
 			"unchanged": func(path string) {
-				if err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("x"), lock.ErrUnchanged }); err != nil {
-					t.Error(err)
-				}
+				noErr(t, lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("x"), lock.ErrUnchanged }))
 			},
 			"panic": func(path string) {
 				defer func() {
-					if got := recover(); got != value {
-						t.Errorf("panic value is %v", got)
-					}
+					equal[any](t, recover(), value, "panic value")
 				}()
 				_ = lock.Update(t.Context(), path, func([]byte) ([]byte, error) { panic(value) })
 			},
@@ -207,12 +195,9 @@ func TestUpdate_ChangeFails(t *testing.T) {
 func TestUpdate_SameContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	check(t, os.WriteFile(path, []byte("same"), 0o600))
-	before, err := platform.IdentifyFile(path)
-	check(t, err)
+	before := must(platform.IdentifyFile(path))(t)
 	check(t, lock.Update(t.Context(), path, into("same")))
-	if after, err := platform.IdentifyFile(path); err != nil || after != before {
-		t.Errorf("it is another file: %v", err)
-	}
+	equal(t, must(platform.IdentifyFile(path))(t), before, "it is another file")
 	// A new file that is empty is one.
 	check(t, lock.Update(t.Context(), path+"2", into("")))
 	if got, err := os.ReadFile(path + "2"); err != nil || len(got) != 0 {
@@ -254,9 +239,7 @@ func TestUpdate_LockLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	update(t, path, into("old"))
 	err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("new"), os.Remove(path + ".lock") })
-	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("error is %v, want ErrLost", err)
-	}
+	wantErr(t, err, lock.ErrLost)
 	hasContents(t, path, "old")
 }
 
@@ -365,9 +348,7 @@ func TestUpdate_NotAFile(t *testing.T) {
 			t.Errorf("%s: %v; want an error that says where", name, err)
 		}
 	}
-	if err := lock.Update(t.Context(), "", into("")); !errors.Is(err, lock.ErrInvalidName) {
-		t.Errorf("empty path: %v, want ErrInvalidName", err)
-	}
+	wantErr(t, lock.Update(t.Context(), "", into("")), lock.ErrInvalidName, "empty path")
 }
 
 // TestUpdate_LeftoverTemp: what a dead writer, or somebody with a purpose, has put

@@ -47,9 +47,7 @@ func TestAcquire_ContextDone(t *testing.T) {
 		if held, err := acquire(f, ctx); held != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v, %v", name, held, err)
 		}
-		if got := names(t, filepath.Dir(f.Path)); got != "" {
-			t.Errorf("%s left behind: %s", name, got)
-		}
+		equal(t, names(t, filepath.Dir(f.Path)), "", name, "left behind")
 	}
 }
 
@@ -209,8 +207,7 @@ func TestObserve_NotAfterwards(t *testing.T) {
 	f.Observe = lasting(func(lock.Event) { t.Error("called without a wait") })
 	parkedIs(t, 0)
 	for range 100 {
-		held, err := f.Acquire(t.Context())
-		check(t, err)
+		held := must(f.Acquire(t.Context()))(t)
 		letGo(t, held)
 	}
 }
@@ -246,9 +243,7 @@ func TestAcquire_BareClaim(t *testing.T) {
 	if got := getClaim(t, f.Path); got.Nonce != held.Info().Nonce {
 		t.Errorf("on disk is %+v", got)
 	}
-	if len(second) != 0 {
-		t.Error("the second got in too")
-	}
+	equal(t, len(second), 0, "the second got in too")
 	letGo(t, held)
 	// Of the other process and the second, either may be the next.
 	done := make(chan struct{})

@@ -13,14 +13,6 @@ import (
 // Patience bounds what must not hang; nothing is expected to take this long.
 const Patience = time.Minute
 
-// Check ends the test if a step on the way has failed.
-func Check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Eventually waits for a condition that is bound to come about.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
@@ -55,12 +47,8 @@ func Exists(path string) bool {
 // Names are those of all that is in a folder, in order, with spaces between.
 func Names(t testing.TB, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for _, e := range entries {
+	for _, e := range Must(os.ReadDir(dir))(t) {
 		names = append(names, e.Name())
 	}
 	return strings.Join(names, " ")

@@ -25,9 +25,7 @@ func TestFormat(t *testing.T) {
 	}
 	claim(t, m, "1.2.3", "agent-7")
 	c.add(claims.DefaultLifetime)
-	if _, err := m.Reap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf(m.Reap(t.Context())))
 	for n, name := range map[int]string{1: "lock_acquired.json", 2: "lock_released.json", 4: "lock_reaped.json"} {
 		got := read(t, filepath.Join(dir, "ledger", fmt.Sprintf("event-%06d.json", n)))
 		if want := read(t, filepath.Join("testdata", name)); got+"\n" != want {
@@ -52,8 +50,7 @@ func TestOtherProgramsEvents(t *testing.T) {
 	} {
 		appendRaw(t, dir, event)
 	}
-	active, err := m.Active()
-	check(t, err)
+	active := must(m.Active())(t)
 	at := func(s string) time.Time { d, _ := time.Parse(time.RFC3339Nano, s); return d }
 	want := []claims.Claim{
 		{NodeID: "1.2.3", Owner: "agent-uuid-1234", AcquiredAt: at("2024-01-15T10:30:00Z"), ExpiresAt: at("2024-01-15T10:35:00Z")},
@@ -62,19 +59,13 @@ func TestOtherProgramsEvents(t *testing.T) {
 	if len(active) != 2 || !same(active[0], want[0]) || !same(active[1], want[1]) {
 		t.Errorf("active: %v, want %v", active, want)
 	}
-	if _, err := m.Reap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf(m.Reap(t.Context())))
 	if got := inFiles(t, dir); !maps.EqualFunc(got, map[string]claims.Claim{"1.2.3": want[0], "1.10": want[1]}, same) {
 		t.Errorf("files: %v", got)
 	}
 	// They are its claims still: it refreshes and releases them through us, too.
-	if _, err := m.Refresh(t.Context(), "1.2.3", "agent-uuid-1234"); err != nil {
-		t.Error(err)
-	}
-	if err := m.Release(t.Context(), "1.10", "b"); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(m.Refresh(t.Context(), "1.2.3", "agent-uuid-1234")))
+	noErr(t, m.Release(t.Context(), "1.10", "b"))
 }
 
 // TestOtherProgramsFile: a file with further fields is a claim.

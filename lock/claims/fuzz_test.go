@@ -84,15 +84,13 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"node_id":"8","owner":"x"}`), []byte(`{"format":1,"sequence":1,"state":{"claims":[]}}`), []byte(`{`))
 	f.Add([]byte(""), []byte("\x00"), []byte("[]"))
 	for _, name := range []string{"testdata/snapshot", "testdata/snapshot-later"} {
-		text, err := os.ReadFile(name)
-		check(f, err)
+		text := must(os.ReadFile(name))(f)
 		f.Add([]byte("{"), text, []byte(`{"lock_timeout":"1h"}`))
 	}
 	f.Fuzz(func(t *testing.T, file, snapshot, meta []byte) {
 		dir, c, m := proof(t)
 		mine := claim(t, m, "1", "a")
-		plain, err := manager(dir, c).Active()
-		check(t, err)
+		plain := must(manager(dir, c).Active())(t)
 		write(t, snapshotFile(dir), string(snapshot))
 		if active, err := manager(dir, c).Active(); err != nil || !slices.EqualFunc(active, plain, same) {
 			t.Errorf("with the snapshot %v, %v; without %v", active, err, plain)
@@ -129,11 +127,9 @@ func lying(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"*.json", "locks/*", "ledger/event-*"} {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
-		check(t, err)
+		paths := must(filepath.Glob(filepath.Join(dir, pattern)))(t)
 		for _, path := range paths {
-			name, err := filepath.Rel(dir, path)
-			check(t, err)
+			name := must(filepath.Rel(dir, path))(t)
 			all[filepath.ToSlash(name)] = read(t, path)
 		}
 	}

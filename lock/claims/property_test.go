@@ -148,10 +148,7 @@ func (w *world) all(fresh bool) []*claims.Manager {
 
 func (w *world) files() map[string]string {
 	files := map[string]string{}
-	paths, err := filepath.Glob(lockFile(w.dir, "[0-9]*"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	paths := must(filepath.Glob(lockFile(w.dir, "[0-9]*")))(w.t)
 	for _, path := range paths {
 		files[path] = read(w.t, path)
 	}

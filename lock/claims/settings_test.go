@@ -67,9 +67,7 @@ func TestLifetime(t *testing.T) {
 				}
 				wantStory(t, dir, "acquired 2 a", "acquired 3 a")
 			}
-			if err := m.Release(t.Context(), "2", "a"); err != nil {
-				t.Errorf("release: %v", err)
-			}
+			noErr(t, m.Release(t.Context(), "2", "a"), "release")
 			c.add(2 * time.Hour)
 			if ended, err := m.Reap(t.Context()); err != nil || len(ended) == 0 {
 				t.Errorf("reaped %v, %v", ended, err)
@@ -133,9 +131,7 @@ func TestSettings(t *testing.T) {
 		_, reapErr := m.Reap(t.Context())
 		_, activeErr := m.Active()
 		for _, err := range []error{claimErr, reapErr, activeErr, m.Release(t.Context(), "1", "a")} {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("%s: %v", name, err)
-			}
+			wantErr(t, err, lock.ErrInvalidName, name)
 		}
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
@@ -154,9 +150,7 @@ func TestSettings(t *testing.T) {
 	if exists(missing.Dir) {
 		t.Error("the folder was made")
 	}
-	if _, err := missing.Claim(t.Context(), "1", "a"); err != nil {
-		t.Errorf("the first claim of a proof: %v", err)
-	}
+	noErr(t, errOf(missing.Claim(t.Context(), "1", "a")), "the first claim of a proof")
 	nowhere := &claims.Manager{Dir: filepath.Join(dir, "no", "proof")}
 	if _, err := nowhere.Claim(t.Context(), "1", "a"); !errors.Is(err, fs.ErrNotExist) || exists(filepath.Join(dir, "no")) {
 		t.Errorf("a folder that is nowhere: %v", err)

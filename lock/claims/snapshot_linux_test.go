@@ -66,7 +66,5 @@ func TestSnapshot_ReadOnly(t *testing.T) {
 	}
 	write(t, eventFile(dir, 50), corrupt["no owner"])
 	check(t, os.Chmod(filepath.Join(dir, "ledger"), 0o555))
-	if answer := a.Say("look"); answer != "ok 0" {
-		t.Errorf("look: %s", answer)
-	}
+	equal(t, a.Say("look"), "ok 0", "look")
 }

@@ -1,7 +1,6 @@
 package claims_test
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -77,9 +76,7 @@ func TestVerify_Snapshot(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		write(t, eventFile(dir, n), `null`)
 	}
-	if _, err := manager(dir, c).Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
-		t.Errorf("by the snapshot: %v", err)
-	}
+	wantErr(t, errOf(manager(dir, c).Claim(t.Context(), "1", "b")), claims.ErrClaimed, "by the snapshot")
 	for p, err := range m.Verify(nil) {
 		if err != nil || p.Path != snapshotFile(dir) || !strings.Contains(p.Next, "remove") {
 			t.Errorf("%+v, %v", p, err)
