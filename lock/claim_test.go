@@ -32,8 +32,7 @@ func asLocked(t *testing.T, err error) *lock.LockedError {
 
 func tryHold(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	held := must(f.TryAcquire(context.Background()))(t)
-	return held
+	return must(f.TryAcquire(context.Background()))(t)
 }
 
 func letGo(t *testing.T, held *lock.FileHold) {
@@ -72,8 +71,7 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) []byte {
 
 func getFile(t *testing.T, path string) []byte {
 	t.Helper()
-	data := must(os.ReadFile(path))(t)
-	return data
+	return must(os.ReadFile(path))(t)
 }
 
 func getClaim(t *testing.T, path string) evidence.Claim {
@@ -131,8 +129,7 @@ func sameClaim(a, b evidence.Claim) bool {
 // goldenClaim reads a claim that the format must never lose.
 func goldenClaim(t testing.TB, name string) []byte {
 	t.Helper()
-	data := must(os.ReadFile(filepath.Join("evidence", "testdata", name)))(t)
-	return data
+	return must(os.ReadFile(filepath.Join("evidence", "testdata", name)))(t)
 }
 
 func TestClaim_OnDiskAfterAcquire(t *testing.T) {

@@ -21,8 +21,7 @@ func predecessor(t *testing.T, f lock.File) *lock.Predecessor {
 	t.Helper()
 	held := tryHoldSoon(t, f)
 	defer letGo(t, held)
-	p := must(held.Predecessor())(t)
-	return p
+	return must(held.Predecessor())(t)
 }
 
 // wantPredecessor checks who had the lock before; at a step, if step is not empty. It is

@@ -32,8 +32,7 @@ func queuedListed(t *testing.T) lock.File {
 
 func inspect(t *testing.T, f lock.File) lock.Status {
 	t.Helper()
-	s := must(f.Inspect(t.Context()))(t)
-	return s
+	return must(f.Inspect(t.Context()))(t)
 }
 
 func pids(processes []lock.Process) (all []int) {

@@ -29,8 +29,7 @@ func holdAll(t *testing.T, files ...lock.File) *lock.Set {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	set := must(lock.AcquireAll(ctx, files...))(t)
-	return set
+	return must(lock.AcquireAll(ctx, files...))(t)
 }
 
 // isFree checks that nobody has a lock, by its two files.

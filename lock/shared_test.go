@@ -28,8 +28,7 @@ func sharing(f lock.File) lock.File {
 
 func holdShared(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	held := must(sharing(f).Acquire(t.Context()))(t)
-	return held
+	return must(sharing(f).Acquire(t.Context()))(t)
 }
 
 func beginShared(t *testing.T, f lock.File) <-chan outcome {

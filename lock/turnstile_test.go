@@ -16,8 +16,7 @@ func TestAcquire_KeepsTheTurnstile(t *testing.T) {
 	taken := func() bool {
 		sibling := openSibling(t, f)
 		defer sibling.Close()
-		taken := must(sibling.TurnstileTaken())(t)
-		return taken
+		return must(sibling.TurnstileTaken())(t)
 	}
 	first := tryHold(t, f)
 	made := false

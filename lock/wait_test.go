@@ -283,8 +283,7 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 
 func lockSibling(t *testing.T, f lock.File) *platform.File {
 	t.Helper()
-	k := must(lockFile(f.Path+".flock", platform.Exclusive))(t)
-	return k
+	return must(lockFile(f.Path+".flock", platform.Exclusive))(t)
 }
 
 // replaceSibling puts another sibling, locked, in the place of the one that there is, by one

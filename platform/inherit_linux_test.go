@@ -39,13 +39,9 @@ func init() {
 func TestInheritable(t *testing.T) {
 	path := filepath.Join(listedDir(t), "file")
 	f := locked(t, path, platform.Exclusive)
-	if err := f.TryTurnstile(); err != nil {
-		t.Fatal(err)
-	}
-	id, err := platform.IdentifyFile(path)
-	testkit.Check(t, err)
-	given, err := f.Inheritable()
-	testkit.Check(t, err)
+	check(t, f.TryTurnstile())
+	id := must(platform.IdentifyFile(path))(t)
+	given := must(f.Inheritable())(t)
 	defer given.Close()
 	if flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("any child of this process would have it: %#x, %v", flags, err)
@@ -68,28 +64,24 @@ func TestInheritable(t *testing.T) {
 	if platform.HasLeft(os.Getpid(), id) {
 		t.Error("who took it has it")
 	}
-	testkit.Check(t, given.Close())
-	testkit.Check(t, f.CloseLocked())
-	testkit.Check(t, f.CloseLocked())
+	check(t, given.Close())
+	check(t, f.CloseLocked())
+	check(t, f.CloseLocked())
 	if !platform.HasLeft(os.Getpid(), id) {
 		t.Error("who took it has closed it")
 	}
 	wantLock(t, "the child has it", path, platform.Exclusive, platform.ErrBusy)
 	other := open(t, path)
-	if err := other.TryTurnstile(); err != nil {
-		t.Errorf("the turnstile was left to the child: %v", err)
-	}
-	locks, err := platform.ListKernelLocks()
-	testkit.Check(t, err)
+	noErr(t, other.TryTurnstile(), "the turnstile was left to the child")
+	locks := must(platform.ListKernelLocks())(t)
 	if heirs := locks.Heirs(id); !slices.Equal(heirs, []platform.Heir{{PID: pid, Taker: os.Getpid()}}) {
 		t.Errorf("the heirs are %+v", heirs)
 	}
-	own, err := platform.IdentifyFile(path + ".own")
-	testkit.Check(t, err)
+	own := must(platform.IdentifyFile(path + ".own"))(t)
 	if heirs := locks.Heirs(own); len(heirs) != 0 {
 		t.Errorf("what the child locked itself has heirs: %+v", heirs)
 	}
-	testkit.Check(t, child.End())
+	check(t, child.End())
 	wantLock(t, "the child has ended", path, platform.Exclusive, nil)
 	if platform.HasLeft(pid, id) {
 		t.Error("of a process that has gone nothing is known")

@@ -23,10 +23,7 @@ func listedDir(t *testing.T) string {
 		}
 		switch fsys.Kind {
 		case "ext4", "xfs", "tmpfs":
-			sub, err := os.MkdirTemp(dir, "holdfast-test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := must(os.MkdirTemp(dir, "holdfast-test"))(t)
 			t.Cleanup(func() { os.RemoveAll(sub) })
 			return sub
 		}
@@ -39,14 +36,8 @@ func TestListKernelLocks(t *testing.T) {
 	path := filepath.Join(listedDir(t), "sibling")
 	held := func() bool {
 		t.Helper()
-		locks, err := platform.ListKernelLocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := platform.IdentifyFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := must(platform.ListKernelLocks())(t)
+		id := must(platform.IdentifyFile(path))(t)
 		return locks.Held(id)
 	}
 	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
@@ -66,14 +57,9 @@ func TestListKernelLocks(t *testing.T) {
 		}
 	}
 	// Locks of other kinds are not ours.
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
-	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}))
 	if held() {
 		t.Error("a lock of fcntl(2) passes for one of flock(2)")
 	}

@@ -117,8 +117,7 @@ func manager(dir string, c *clock) *claims.Manager {
 
 func claim(t *testing.T, m *claims.Manager, node, owner string) claims.Claim {
 	t.Helper()
-	c := must(m.Claim(t.Context(), node, owner))(t)
-	return c
+	return must(m.Claim(t.Context(), node, owner))(t)
 }
 
 func lockFile(dir, node string) string { return filepath.Join(dir, "locks", node+".lock") }

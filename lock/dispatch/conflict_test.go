@@ -29,8 +29,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 	if said := startChild(t, dir).Say(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
 		t.Errorf("a third process: %s", said)
 	}
-	free, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), other)
-	check(t, err)
+	free := must(dispatch.Locks{Dir: dir}.Acquire(t.Context(), other))(t)
 	release(t, free, dispatch.OutcomeReleased)
 
 	if said := holder.Say("release"); said != "released <nil>" {
@@ -55,9 +54,7 @@ func TestAcquire_NoStealByAge(t *testing.T) {
 	if c.Holder == nil || c.Holder.PID != live || c.Holder.CreatedAt != "2001-02-03T04:05:06.789Z" {
 		t.Errorf("holder is %+v", c.Holder)
 	}
-	if !strings.Contains(c.Detail, "file written 2001-02-03T04:05:06.000Z") {
-		t.Errorf("no age in: %s", c.Detail)
-	}
+	contains(t, c.Detail, "file written 2001-02-03T04:05:06.000Z", "no age in")
 	put(t, lockPath(dir), foreign(t, fields{"pid": live, "createdAt": "2001-02-03T06:05:06.789+02:00"}))
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.CreatedAt != "2001-02-03T04:05:06.789Z" {
 		t.Errorf("of another zone: holder is %+v", c.Holder)
@@ -91,8 +88,7 @@ func TestAcquire_ReclaimsOfAnyYear(t *testing.T) {
 
 // TestAcquire_OtherHostNeverReclaimed: a pid of another host says nothing here.
 func TestAcquire_OtherHostNeverReclaimed(t *testing.T) {
-	host, err := os.Hostname()
-	check(t, err)
+	host := must(os.Hostname())(t)
 	for _, name := range []string{"elsewhere", host + "x", strings.ToUpper(host) + ".example"} {
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, fields{"hostname": name}))

@@ -83,9 +83,7 @@ func TestAcquire_InvalidID(t *testing.T) {
 				if !errors.Is(err, lock.ErrInvalidName) || errors.As(err, &conflict) {
 					t.Errorf("%+v, %v; want %v", claim, err, lock.ErrInvalidName)
 				}
-				if left := contents(t, top); left != "" {
-					t.Errorf("written: %s", left)
-				}
+				equal(t, contents(t, top), "", "written")
 			}
 		})
 	}
@@ -145,9 +143,7 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 		put(t, dir, []byte("data"))
 		wantSystemError(t, dispatch.Locks{Dir: dir}, syscall.ENOTDIR)
 		wantSystemError(t, dispatch.Locks{Dir: filepath.Join(dir, "locks")}, syscall.ENOTDIR)
-		if got := string(read(t, dir)); got != "data" {
-			t.Errorf("the file holds %q", got)
-		}
+		equal(t, string(read(t, dir)), "data", "the file holds")
 	})
 	t.Run("a link to nothing for a folder", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "link")
@@ -163,9 +159,7 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || errors.As(err, &conflict) {
 			t.Errorf("%+v, %v", claim, err)
 		}
-		if left := contents(t, dir); left != "" {
-			t.Errorf("left behind: %s", left)
-		}
+		equal(t, contents(t, dir), "", "left behind")
 	})
 }
 
@@ -214,7 +208,5 @@ func TestRelease_Fails(t *testing.T) {
 	}
 	release(t, claim, dispatch.OutcomeNotOwned)
 	check(t, os.Chmod(dir, 0o755))
-	if by := takenBy(t, dir); by != evidence.SaysReleased {
-		t.Errorf("taken over by %q", by)
-	}
+	equal(t, takenBy(t, dir), evidence.SaysReleased, "taken over by")
 }

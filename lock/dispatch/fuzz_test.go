@@ -50,8 +50,7 @@ func FuzzClaim(f *testing.F) {
 			for name, value := range changes {
 				claim[name] = value
 			}
-			text, err := json.Marshal(claim)
-			check(f, err)
+			text := must(json.Marshal(claim))(f)
 			f.Add(text)
 		}
 	}
@@ -95,9 +94,7 @@ func FuzzClaim(f *testing.F) {
 		}
 		if err == nil {
 			release(t, claim, dispatch.OutcomeReleased)
-			if left := contents(t, dir); left != "" {
-				t.Errorf("left behind: %s", left)
-			}
+			equal(t, contents(t, dir), "", "left behind")
 			return
 		}
 		if after := contents(t, dir); after != before {
@@ -133,8 +130,7 @@ func FuzzID(f *testing.F) {
 			}
 			return
 		}
-		entries, err := os.ReadDir(dir)
-		check(t, err)
+		entries := must(os.ReadDir(dir))(t)
 		if got := fmt.Sprint(entries); got != "[- "+id+".lock - "+id+".lock.flock]" || claim.LockPath != filepath.Join(dir, id+".lock") {
 			t.Errorf("%q made %s, at %s", id, got, claim.LockPath)
 		}

@@ -64,9 +64,7 @@ func TestUsers(t *testing.T) {
 		second.Do("read", "true <nil>")
 		said(t, second, id, "error: dispatch: held by pid "+strconv.Itoa(first.Cmd.Process.Pid), "kernel lock held")
 		first.Do("release", "released <nil>")
-		if left := testkit.Names(t, dir); left != "" {
-			t.Errorf("left behind: %s", left)
-		}
+		equal(t, testkit.Names(t, dir), "", "left behind")
 		said(t, second, id, "claimed ")
 		said(t, first, id, "error: dispatch: held by pid ")
 		second.Do("release", "released <nil>")
@@ -131,9 +129,7 @@ func TestMode(t *testing.T) {
 	claim := acquire(t, dir)
 	defer claim.Release()
 	for path, want := range map[string]fs.FileMode{lockPath(dir): 0o644, lockPath(dir) + ".flock": 0o666} {
-		if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%v, %v; want %v", info, err, want)
-		}
+		equal(t, must(os.Lstat(path))(t).Mode().Perm(), want)
 	}
 }
 

@@ -144,9 +144,7 @@ func TestEnds(t *testing.T) {
 	}
 	// One that has done its work has, though the context has ended by then.
 	ctx, cancel = context.WithCancelCause(t.Context())
-	if err := elect.Run(ctx, stand{}, key, func(context.Context) error { cancel(why); return nil }); err != nil {
-		t.Errorf("done, and called off: %v", err)
-	}
+	noErr(t, elect.Run(ctx, stand{}, key, func(context.Context) error { cancel(why); return nil }), "done, and called off")
 }
 
 // TestNoCampaign_OfLead: an error of the leader is its own, whatever it matches: another campaign

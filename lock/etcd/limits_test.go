@@ -28,8 +28,7 @@ func TestLongestNames(t *testing.T) {
 // asked for.
 func TestLeaseIsRoundedUp(t *testing.T) {
 	l := open(t, etcd.Options{Lease: 2500 * time.Millisecond})
-	answer, err := server.client(t).TimeToLive(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	answer := must(server.client(t).TimeToLive(limited(t), clientv3.LeaseID(l.LeaseID())))(t)
 	if answer.GrantedTTL < 3 {
 		t.Errorf("%d seconds", answer.GrantedTTL)
 	}
@@ -40,13 +39,9 @@ func TestHoldsForgotten(t *testing.T) {
 	l := open(t, etcd.Options{})
 	one, two := acquire(t, l, key()), acquire(t, l, key())
 	check(t, one.Release())
-	if n := l.Holds(); n != 1 {
-		t.Errorf("of one hold it has %d", n)
-	}
+	equal(t, l.Holds(), 1, "of one hold it has")
 	check(t, two.Release())
-	if n := l.Holds(); n != 0 {
-		t.Errorf("of none it has %d", n)
-	}
+	equal(t, l.Holds(), 0, "of none it has")
 }
 
 // TestRevokedIsNotRevoked: who hears that the lease has gone does not ask for its end.
@@ -63,8 +58,7 @@ func TestRevokedIsNotRevoked(t *testing.T) {
 			return r.send(ctx)
 		}
 	})
-	_, err := server.client(t).Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	check(t, errOf(server.client(t).Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	await(t, "Lost", held.Lost())
 	wantIs(t, held.Release(), lock.ErrLost)
 	eventually(t, "it hears that the lease has gone", l.LeaseLost)
@@ -76,9 +70,7 @@ func TestRevokedIsNotRevoked(t *testing.T) {
 
 // TestEpochGrows: an answer that is late does not set it back.
 func TestEpochGrows(t *testing.T) {
-	if got := etcd.Epoch(3, 7, 5); got != 7 {
-		t.Errorf("after 3, 7 and 5 it is %d", got)
-	}
+	equal(t, etcd.Epoch(3, 7, 5), 7, "after 3, 7 and 5 it")
 }
 
 // TestDefinite: after which errors a request is not sent again.
@@ -94,9 +86,7 @@ func TestDefinite(t *testing.T) {
 		rpctypes.ErrTooManyRequests:  false,
 		errors.New("unknown"):        false,
 	} {
-		if got := etcd.Definite(err); got != want {
-			t.Errorf("%v: %t, want %t", err, got, want)
-		}
+		equal(t, etcd.Definite(err), want, err)
 	}
 }
 
@@ -105,8 +95,7 @@ func TestDefinite(t *testing.T) {
 func TestListStrange(t *testing.T) {
 	l, admin := open(t, etcd.Options{Prefix: "strange/"}), server.client(t)
 	for name, text := range map[string]string{"a/b/w/1-0": `{"pid":0}`, "a/b/w/2-0": "x", "a/b/w/3/0": `{"pid":3}`, "a/b": `{"pid":4}`, "a/b/x/5-0": `{"pid":5}`, "a/%zz/w/6-0": `{"pid":6}`} {
-		_, err := admin.Put(limited(t), "strange/locks/"+name, text)
-		check(t, err)
+		check(t, errOf(admin.Put(limited(t), "strange/locks/"+name, text)))
 	}
 	n := 0
 	for e, err := range l.List(limited(t)) {

@@ -28,14 +28,11 @@ func TestAnswerLost(t *testing.T) {
 		k := key()
 		w.loseAnswer("Txn")
 		held, err := acquire(limited(t), k)
-		if err != nil {
-			t.Fatal(name, ": ", err)
-		}
+		check(t, err, name)
 		if n := count(t, admin, folder(k)); n != 1 {
 			t.Errorf("%s: %d keys, want one", name, n)
 		}
-		answer, err := admin.Get(limited(t), held.(*etcd.Hold).Own())
-		check(t, err)
+		answer := must(admin.Get(limited(t), held.(*etcd.Hold).Own()))(t)
 		if len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != held.(*etcd.Hold).Created() {
 			t.Errorf("%s: it is thought to have been created at %d, and is %+v", name, held.(*etcd.Hold).Created(), answer.Kvs)
 		}
@@ -54,9 +51,7 @@ func TestRequestLate(t *testing.T) {
 		k := key()
 		late, arrive := w.delay("Txn", true)
 		held, err := acquire(limited(t), k)
-		if err != nil {
-			t.Fatal(name, ": ", err)
-		}
+		check(t, err, name)
 		await(t, "the request", late)
 		check(t, held.Release())
 		check(t, arrive())
@@ -223,9 +218,7 @@ func TestReleaseLate(t *testing.T) {
 	await(t, "the release", late)
 	second := acquire(t, l, k)
 	check(t, arrive())
-	if n := count(t, server.client(t), second.Own()); n != 1 {
-		t.Error("the key of the second hold has gone")
-	}
+	equal(t, count(t, server.client(t), second.Own()), 1, "the key of the second hold has gone")
 	check(t, second.Release())
 }
 
@@ -244,9 +237,7 @@ func TestReleaseLateInBackground(t *testing.T) {
 	eventually(t, "the release is completed", func() bool { return count(t, admin, folder(k)) == 0 })
 	second := acquire(t, l, k)
 	check(t, arrive())
-	if n := count(t, admin, second.Own()); n != 1 {
-		t.Error("the key of the second hold has gone")
-	}
+	equal(t, count(t, admin, second.Own()), 1, "the key of the second hold has gone")
 	l.SetReleasePatience(patience)
 	check(t, second.Release())
 }
@@ -287,11 +278,9 @@ func TestAnswerToEpochLost(t *testing.T) {
 	w := newWire(t, server)
 	l := open(t, etcd.Options{Client: w.client})
 	admin := server.client(t)
-	_, err := admin.Put(limited(t), "holdfast/lockers/"+idOf(l), "by hand")
-	check(t, err)
+	check(t, errOf(admin.Put(limited(t), "holdfast/lockers/"+idOf(l), "by hand")))
 	check(t, acquire(t, l, key()).Release())
-	_, err = admin.Delete(limited(t), "holdfast/lockers/"+idOf(l))
-	check(t, err)
+	check(t, errOf(admin.Delete(limited(t), "holdfast/lockers/"+idOf(l))))
 	w.loseAnswer("Put")
 	check(t, acquire(t, l, key()).Release())
 }

@@ -30,15 +30,13 @@ func told(l ledger.Ledger) (events, problems string, damaged, wrong bool) {
 // lying is what lies in the ledger's folder, but for what every writer may change.
 func lying(t *testing.T, l ledger.Ledger) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(at(l, ""))
-	check(t, err)
+	entries := must(os.ReadDir(at(l, "")))(t)
 	all := map[string]string{}
 	for _, e := range entries {
 		if e.Name() == ".head" || strings.HasPrefix(e.Name(), "ledger.lock") {
 			continue
 		}
-		data, err := os.ReadFile(at(l, e.Name()))
-		check(t, err)
+		data := must(os.ReadFile(at(l, e.Name())))(t)
 		all[e.Name()] = string(data)
 	}
 	return all
@@ -91,9 +89,7 @@ func FuzzFolder(f *testing.F) {
 			same(t, before, after, func(name string) bool { return strings.HasPrefix(name, ".event-") && strings.HasSuffix(name, ".tmp") })
 			return
 		}
-		if after[fmt.Sprintf("event-%06d.json", last)] != `"new"` {
-			t.Errorf("appended as %d, which is %q", last, after[fmt.Sprintf("event-%06d.json", last)])
-		}
+		equal(t, after[fmt.Sprintf("event-%06d.json", last)], `"new"`, "appended as", last, "which")
 		// With a hint, nobody looks beyond a gap; what comes into it replaces nothing.
 		if n, err := l.Sequence(); (err != nil || n != last) && !strings.Contains(events, "missing") {
 			t.Errorf("appended as %d; the last is said to be %d, %v", last, n, err)

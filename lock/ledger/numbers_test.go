@@ -33,9 +33,7 @@ func TestAppend_TheGreatest(t *testing.T) {
 			continue
 		}
 		complains(t, err, ledger.ErrDamaged)
-		if n != 0 {
-			t.Errorf("hint %d: appended as %d", hint, n)
-		}
+		equal(t, n, 0, "hint", hint, "appended as")
 	}
 }
 
@@ -57,7 +55,7 @@ func TestEvents_BeyondTheGreatest(t *testing.T) {
 		t.Fatalf("%v, %v", read, errs)
 	}
 	complains(t, errs[0], ledger.ErrDamaged, at(l, alien))
-	must(t, l, "3", 3)
+	appends(t, l, "3", 3)
 }
 
 // TestEvents_Gap: of many that are missing in a row one error tells, and what comes behind
@@ -113,7 +111,7 @@ func TestBatch_FileMissing(t *testing.T) {
 		}
 	}
 	write(t, l, temps[1], `"part 2"`)
-	must(t, l, "6", 6)
+	appends(t, l, "6", 6)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`, "6")
 }
 

@@ -90,9 +90,7 @@ func FuzzRequest(f *testing.F) {
 			if err == nil {
 				body, err = io.ReadAll(z)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 		case "":
 		default:
 			t.Errorf("headers %v", header)
@@ -125,8 +123,6 @@ func FuzzRequest(f *testing.F) {
 		h = monitor.New(monitor.Engine{Name: "files", Lister: of(entry)})
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, again)
-		if w.Code != http.StatusOK {
-			t.Errorf("after a change: status %d", w.Code)
-		}
+		equal(t, w.Code, http.StatusOK, "after a change: status")
 	})
 }

@@ -33,6 +33,17 @@ func (l lister) List(ctx context.Context) iter.Seq2[lock.Status, error] {
 	return func(yield func(lock.Status, error) bool) { l(ctx, yield) }
 }
 
+var (
+	check = testkit.Check
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 // of lists these locks.
 func of(locks ...lock.Status) lister {
 	return func(_ context.Context, yield func(lock.Status, error) bool) {
@@ -72,9 +83,7 @@ func report(t *testing.T, h http.Handler) (r monitor.Report) {
 
 func hostname(t *testing.T) string {
 	t.Helper()
-	host, err := os.Hostname()
-	testkit.Check(t, err)
-	return host
+	return must(os.Hostname())(t)
 }
 
 func errorOf(t *testing.T, r monitor.Report, name string) string {
@@ -120,8 +129,7 @@ func TestReport(t *testing.T) {
 		)
 		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
 		got := strings.ReplaceAll(strings.TrimSpace(ask(h, "GET", api).Body.String()), `},{`, "},\n{")
-		host, err := json.Marshal(hostname(t))
-		testkit.Check(t, err)
+		host := must(json.Marshal(hostname(t)))(t)
 		want := `{"locks":[{"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","holder":{"pid":12,"created_at":"2000-01-01T00:00:00Z","cmd":"deploy","nonce":"N","hostname":"vm"},"pid":12,"application_name":"deploy","query_start":"2000-01-01T00:00:00Z","namespace":"jobs","entity_id":"a.lock","mode":"exclusive","granted":true,"duration":90.001,"engine":"files","hostname":"vm","blocked_by":[],"next":["held","/l/jobs/a.lock N"]},
 {"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","pid":13,"application_name":null,"query_start":null,"namespace":"jobs","entity_id":"a.lock","mode":null,"granted":false,"duration":null,"engine":"files","hostname":null,"blocked_by":[12],"next":["nothing: it is let in when those before it have let go"]},
 {"path":"","state":"unknown","evidence":"","pid":null,"application_name":null,"query_start":null,"namespace":".","entity_id":"b.lock","mode":null,"granted":true,"duration":null,"engine":"files","hostname":null,"blocked_by":[],"next":["unknown"," "]},
@@ -199,9 +207,7 @@ func TestReport_Errors(t *testing.T) {
 		for name, want := range map[string]string{
 			"broken": "no route to host", "partly": "failure 0 (and 2 more)", "panics": "panic: oh", "sound": "",
 		} {
-			if got := errorOf(t, r, name); got != want {
-				t.Errorf("%s: %q, want %q", name, got, want)
-			}
+			equal(t, errorOf(t, r, name), want, name)
 		}
 		if errorOf(t, r, "nil") == "" {
 			t.Error("an engine that is none is not said to be so")
@@ -229,16 +235,12 @@ func TestReport_Hang(t *testing.T) {
 			synctest.Wait() // until the quitter has ended, as it does at the same time as the request
 			began := time.Now()
 			r := report(t, h)
-			if took := time.Since(began); took != 5*time.Second {
-				t.Errorf("request %d took %v", i, took)
-			}
+			equal(t, time.Since(began), 5*time.Second, "request", i, "took")
 			if r.Total != 2 || *r.Locks[0].PID != 1 || *r.Locks[1].PID != 7 {
 				t.Errorf("request %d: %+v", i, r.Locks)
 			}
 			for _, name := range []string{"deaf", "quitter"} {
-				if got := errorOf(t, r, name); got != "no answer within 5s" {
-					t.Errorf("request %d: %s: %q", i, name, got)
-				}
+				equal(t, errorOf(t, r, name), "no answer within 5s", "request", i, name)
 			}
 		}
 		if calls != 1 {
@@ -377,10 +379,9 @@ func TestReport_Lines(t *testing.T) {
 // TestReport_Note: a holder's note is reported with it.
 func TestReport_Note(t *testing.T) {
 	locks := lock.Dir{Path: t.TempDir()}
-	held, err := locks.Acquire(t.Context(), lock.Key{Space: "agent", Name: "7"})
-	testkit.Check(t, err)
+	held := must(locks.Acquire(t.Context(), lock.Key{Space: "agent", Name: "7"}))(t)
 	defer held.Release()
-	testkit.Check(t, held.(*lock.FileHold).Note("step 2"))
+	check(t, held.(*lock.FileHold).Note("step 2"))
 	if l := report(t, monitor.New(monitor.Engine{Name: "files", Lister: locks})).Locks[0]; l.Note != "step 2" || l.NotedAt.IsZero() {
 		t.Errorf("%+v", l)
 	}

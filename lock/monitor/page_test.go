@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -51,9 +50,7 @@ func TestHeaders(t *testing.T) {
 			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 			"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := header.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
-			}
+			equal(t, header.Get(name), want, path, name)
 		}
 		policy := header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none';", "connect-src 'self';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"} {
@@ -70,11 +67,8 @@ func TestHeaders(t *testing.T) {
 // TestPage_Alone: the page names no other resource, and has nothing in it that would
 // read a text as HTML or code. That it works, a browser must tell.
 func TestPage_Alone(t *testing.T) {
-	page, err := os.ReadFile("page.html")
-	testkit.Check(t, err)
-	if got := ask(monitor.New(), "GET", "/").Body.String(); got != string(page) {
-		t.Error("another page is served")
-	}
+	page := must(os.ReadFile("page.html"))(t)
+	equal(t, ask(monitor.New(), "GET", "/").Body.String(), string(page), "another page is served")
 	forbidden := regexp.MustCompile(`(?i)https?:|//[a-z]|\bsrc=|@import|url\(|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\bstyle=|\bon[a-z]+="`)
 	if found := forbidden.FindAll(page, -1); found != nil {
 		t.Errorf("the page has %q", found)

@@ -40,12 +40,10 @@ func (s *statements) take() []string {
 // traced opens a Locker whose statements are kept.
 func traced(t testing.TB) (*pg.Locker, *statements) {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(server.Conn())
-	check(t, err)
+	config := must(pgxpool.ParseConfig(server.Conn()))(t)
 	s := &statements{}
 	config.ConnConfig.Tracer = s
-	pool, err := pgxpool.NewWithConfig(limited(t), config)
-	check(t, err)
+	pool := must(pgxpool.NewWithConfig(limited(t), config))(t)
 	t.Cleanup(pool.Close)
 	return open(t, pg.Options{Pool: pool}), s
 }

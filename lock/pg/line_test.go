@@ -33,9 +33,7 @@ func TestLine(t *testing.T) {
 			mu.Lock()
 			order = append(order, n)
 			mu.Unlock()
-			if err := h.Release(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, h.Release())
 		})
 		eventually(t, "it stands in line", func() bool { return l.QueuedHere(k) == n+1 })
 	}

@@ -49,8 +49,7 @@ func TestQueryAdvisoryLocks(t *testing.T) {
 	}
 	check(t, held.Release())
 	check(t, await(t, "the lock", came).mustHave(t).Release())
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
 	if all := listed(t, l); len(all) != 1 || !all[0].Shared || all[0].Info.Mode != "shared" {
 		t.Errorf("a reader is listed as %+v", all)
 	}
@@ -157,8 +156,7 @@ func TestListOfThousand(t *testing.T) {
 		t.Errorf("%d are listed, want 1000", n)
 	}
 	held := acquire(t, l, key())
-	inner, err := l.Acquire(held.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 	for range 10 {
 		for range l.List(limited(t)) {
 			check(t, acquireNow(t, l, key()).Release()) // with the connection that the list had

@@ -30,9 +30,7 @@ func TestNestersDoNotStarve(t *testing.T) {
 					})
 				})
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			noErr(t, err)
 		})
 	}
 	all.Wait()
@@ -97,8 +95,7 @@ func TestTwoNestUnderOneHold(t *testing.T) {
 	_, err = l.TryAcquire(ctx, hot)
 	wantLocked(t, err)
 	// Who comes with what the sibling has is on the sibling's session.
-	deeper, err := l.Acquire(sibling.Context(ctx), key())
-	check(t, err)
+	deeper := must(l.Acquire(sibling.Context(ctx), key()))(t)
 	if !pg.SameSession(deeper, sibling) {
 		t.Error("a nested hold is not on the session of the one that it is under")
 	}
@@ -127,8 +124,7 @@ func TestTwoNestersOfOneKey(t *testing.T) {
 		l, k := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=2"}), key()
 		outer, full := acquire(t, l, key()), acquire(t, l, key())
 		ctx := outer.Context(limited(t))
-		first, err := acquires[0](l)(ctx, k)
-		check(t, err)
+		first := must(acquires[0](l)(ctx, k))(t)
 		came := make(chan outcome, 1)
 		go func() {
 			h, err := acquires[1](l)(ctx, k)
@@ -178,8 +174,7 @@ func TestSiblingReleasedWhileInnerWaits(t *testing.T) {
 	elsewhere := acquire(t, open(t, pg.Options{}), hot)
 	outer := acquire(t, l, key())
 	ctx := outer.Context(limited(t))
-	sibling, err := l.Acquire(ctx, key())
-	check(t, err)
+	sibling := must(l.Acquire(ctx, key()))(t)
 	came := begin(l, ctx, hot)
 	untilWaiting(t, l, hot)
 	if fence, err := sibling.Fence(); fence == 0 || err != nil {
@@ -201,14 +196,12 @@ func TestSiblingReleasedWhileInnerWaits(t *testing.T) {
 func TestOuterReleasedWhileInnerIsHeld(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	outer := acquire(t, l, key())
-	inner, err := l.Acquire(outer.Context(limited(t)), k)
-	check(t, err)
+	inner := must(l.Acquire(outer.Context(limited(t)), k))(t)
 	check(t, outer.Release())
 	wantStillHeld(t, inner)
 	check(t, acquire(t, l, outer.Key()).Release())
 	// What is acquired under the inner is on its session.
-	deeper, err := l.Acquire(inner.Context(limited(t)), key())
-	check(t, err)
+	deeper := must(l.Acquire(inner.Context(limited(t)), key()))(t)
 	if !pg.SameSession(deeper, inner) {
 		t.Error("not on the session of the one that it is under")
 	}
@@ -243,8 +236,7 @@ func TestInnerFails(t *testing.T) {
 	l.FailGranted(false)
 	l.OnCleaned(nil)
 	wantStillHeld(t, outer)
-	inner, err := l.Acquire(outer.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(outer.Context(limited(t)), key()))(t)
 	if !pg.SameSession(inner, outer) {
 		t.Error("the session of the outer is not used any more")
 	}
@@ -261,8 +253,7 @@ func TestLossTakesAllHoldsOfTheSession(t *testing.T) {
 	l, hot := open(t, pg.Options{Observe: r.Observe}), key()
 	elsewhere := acquire(t, open(t, pg.Options{}), hot)
 	outer := acquire(t, l, key())
-	inner, err := l.Acquire(outer.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(outer.Context(limited(t)), key()))(t)
 	came := begin(l, context.WithoutCancel(inner.Context(limited(t))), hot)
 	untilWaiting(t, l, hot)
 	terminate(t, server.Conn(), inner)

@@ -113,8 +113,7 @@ func TestEarlyCancel(t *testing.T) {
 	l := open(t, pg.Options{Conn: p.through(server.Conn())})
 	l.SetSilence(10 * patience) // nothing but the query is said
 	outer := acquire(t, l, key())
-	inner, err := l.Acquire(outer.Context(limited(t)), k)
-	check(t, err) // from now on the query is the first that is said of k
+	inner := must(l.Acquire(outer.Context(limited(t)), k))(t) // from now on the query is the first that is said of k
 	check(t, inner.Release())
 	held := acquire(t, open(t, pg.Options{}), k)
 	ctx, cancel := context.WithCancel(outer.Context(limited(t)))

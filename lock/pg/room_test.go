@@ -148,8 +148,7 @@ func TestPurgeNames(t *testing.T) {
 	for i := range 250 { // more than go at a time
 		exec1(t, c, "INSERT INTO holdfast.names VALUES ($1, 'old', $2, now() - interval '9 days')", i, fmt.Sprint(i))
 	}
-	n, err := l.PurgeNames(limited(t), 48*time.Hour)
-	check(t, err)
+	n := must(l.PurgeNames(limited(t), 48*time.Hour))(t)
 	names := func() int { return value[int](t, c, "SELECT count(*) FROM holdfast.names") }
 	if n != 251 || names() != 2 {
 		t.Errorf("%d were purged, %d are left; want 251 and 2", n, names())

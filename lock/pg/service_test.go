@@ -62,8 +62,7 @@ func TestBlockingLockAcquisitionSurvivesCommits(t *testing.T) {
 		for n := range 3 {
 			tx, err := work.Begin(ctx)
 			check(t, err)
-			_, err = tx.Exec(ctx, "INSERT INTO events VALUES ($1)", n)
-			check(t, err)
+			check(t, errOf(tx.Exec(ctx, "INSERT INTO events VALUES ($1)", n)))
 			check(t, tx.Commit(ctx))
 			_, err = other.TryAcquire(ctx, k)
 			wantLocked(t, err)

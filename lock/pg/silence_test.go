@@ -25,16 +25,14 @@ func TestHolderInSilence(t *testing.T) {
 			p, k := newProxy(t, server.Conn()), key()
 			o := pg.Options{Conn: p.through(server.Conn())}
 			if callers {
-				pool, err := pgxpool.New(limited(t), o.Conn)
-				check(t, err)
+				pool := must(pgxpool.New(limited(t), o.Conn))(t)
 				defer pool.Close()
 				o.Pool = pool
 			}
 			l := open(t, o)
 			l.SetSilence(silence)
 			held := acquire(t, l, k)
-			inner, err := l.Acquire(held.Context(limited(t)), key())
-			check(t, err)
+			inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 			p.swallow(true)
 			await(t, "Lost", held.Lost())
 			await(t, "Lost of the inner", inner.Lost())
@@ -59,8 +57,7 @@ func TestUseBesideSignsOfLife(t *testing.T) {
 	held := acquire(t, l, key())
 	for range 3 {
 		time.Sleep(900*time.Millisecond + rand.N(400*time.Millisecond)) // it is asked about then, and any moment will do
-		inner, err := l.Acquire(held.Context(limited(t)), key())
-		check(t, err)
+		inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 		if !pg.SameSession(inner, held) {
 			t.Error("not on the session of the hold")
 		}
@@ -152,8 +149,7 @@ func TestWaiterCutOffWithLease(t *testing.T) {
 func TestWaiterKilled(t *testing.T) {
 	t.Parallel()
 	l, k := open(t, pg.Options{}), key()
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
 	c := start(t, server.Conn(), 0)
 	c.Order("acquire " + k.Name)
 	untilWaiting(t, l, k)
@@ -162,8 +158,7 @@ func TestWaiterKilled(t *testing.T) {
 	}
 	check(t, c.Cmd.Process.Kill())
 	eventually(t, "the dead writer has left the queue", func() bool { return len(waiting(t, l, k)) == 0 })
-	another, err := l.TryAcquireShared(limited(t), k)
-	check(t, err)
+	another := must(l.TryAcquireShared(limited(t), k))(t)
 	check(t, another.Release())
 	check(t, reader.Release())
 	wantIdle(t, l)
@@ -178,8 +173,7 @@ func TestTwoWaysToOneServer(t *testing.T) {
 	_, err := other.Acquire(held.Context(limited(t)), k)
 	wantLocked(t, err, lock.ErrReentrant)
 	// Two databases of one server are not the same.
-	elsewhere, err := open(t, pg.Options{Conn: database(t)}).Acquire(held.Context(limited(t)), k)
-	check(t, err)
+	elsewhere := must(open(t, pg.Options{Conn: database(t)}).Acquire(held.Context(limited(t)), k))(t)
 	check(t, elsewhere.Release())
 	check(t, held.Release())
 	wantIdle(t, other)

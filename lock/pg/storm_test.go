@@ -210,8 +210,7 @@ func TestNestedStorm(t *testing.T) {
 		wantIdle(t, l)
 	}
 	for _, k := range keys {
-		h, err := all[0].Acquire(limited(t), k)
-		check(t, err)
+		h := must(all[0].Acquire(limited(t), k))(t)
 		check(t, h.Release())
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 func begun(t testing.TB, c *pgx.Conn, o pgx.TxOptions) pgx.Tx {
 	t.Helper()
-	tx, err := c.BeginTx(limited(t), o)
-	check(t, err)
+	tx := must(c.BeginTx(limited(t), o))(t)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
 }
@@ -44,8 +43,7 @@ func TestTx(t *testing.T) {
 	// Readers together, and no writer beside them.
 	tx := begun(t, c, pgx.TxOptions{})
 	check(t, l.TryAcquireTx(ctx, tx, k, pg.TxOptions{Shared: true}))
-	reader, err := l.AcquireShared(ctx, k)
-	check(t, err)
+	reader := must(l.AcquireShared(ctx, k))(t)
 	wantLocked(t, l.TryAcquireTx(ctx, tx, k, pg.TxOptions{})) // this process has it
 	check(t, tx.Commit(ctx))
 	check(t, reader.Release())

@@ -34,9 +34,19 @@ func holder(path string) {
 // What these tests have from testkit.
 var (
 	check     = testkit.Check
+	errOf     = testkit.ErrOf
+	noErr     = testkit.NoErr
+	wantErr   = testkit.WantErr
 	treeState = testkit.TreeState
 	sameTree  = testkit.SameTree
 )
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 const patience = testkit.Patience
 
@@ -72,9 +82,7 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) {
 
 func getFile(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
-	return data
+	return must(os.ReadFile(path))(t)
 }
 
 func getClaim(t *testing.T, path string) (claim evidence.Claim) {

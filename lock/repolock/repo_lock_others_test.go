@@ -38,9 +38,7 @@ func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
 				if pid != 999999 {
 					return true
 				}
-				if err := os.Remove(path); err != nil {
-					t.Error(err)
-				}
+				noErr(t, os.Remove(path))
 				putFile(t, path, []byte(successor), time.Time{})
 				before = treeState(t, filepath.Dir(path), ".lock.flock") // it remembers who died
 				return false
@@ -155,9 +153,7 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.Info != nil {
 		t.Errorf("Info is %+v", locked.Info)
 	}
-	if err := unlock(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("unlock: %v, want ErrLost", err)
-	}
+	wantErr(t, unlock(), lock.ErrLost, "unlock")
 	next := lockRepo(t, repolock.NewRepoLock(dir), "next")
 	check(t, next())
 }
@@ -313,9 +309,7 @@ func TestRepoLock_BareFieldsComeFirst(t *testing.T) {
 	}
 	for i, want := range want {
 		for _, f := range []reflect.StructField{bare.Field(i), ours.Field(i)} {
-			if got := fmt.Sprint(f.Name, " ", f.Type, " ", f.Tag); got != want {
-				t.Errorf("field %d is %s, want %s", i, got, want)
-			}
+			equal(t, fmt.Sprint(f.Name, " ", f.Type, " ", f.Tag), want, "field", i)
 		}
 	}
 }

@@ -50,9 +50,7 @@ func withPIDs(dataDir string, alive bool) repolock.RepoLock {
 
 func lockRepo(t *testing.T, l repolock.RepoLock, cmd string) (unlock func() error) {
 	t.Helper()
-	unlock, err := l.Lock(repoID, cmd)
-	check(t, err)
-	return unlock
+	return must(l.Lock(repoID, cmd))(t)
 }
 
 // repoIsLocked checks that the lock is refused, and that nothing changed by it.
@@ -118,8 +116,7 @@ func TestRepoLock_WritesLockFile(t *testing.T) {
 
 			// The path is written out: it is part of the contract.
 			path := dir + string(filepath.Separator) + "repos" + string(filepath.Separator) + repoID + string(filepath.Separator) + ".lock"
-			info, err := os.Lstat(path)
-			check(t, err)
+			info := must(os.Lstat(path))(t)
 			if !info.Mode().IsRegular() {
 				t.Errorf("lock file is a %v", info.Mode())
 			}
@@ -149,9 +146,7 @@ func TestRepoLock_ErrLockedOnContention(t *testing.T) {
 	if locked.Info == nil || locked.Info.PID != os.Getpid() || locked.Info.Cmd != "push" {
 		t.Errorf("Info is %+v", locked.Info)
 	}
-	if locked.Path != repoLockPath(dir) {
-		t.Errorf("Path is %q, want %q", locked.Path, repoLockPath(dir))
-	}
+	equal(t, locked.Path, repoLockPath(dir), "Path")
 	if locked.State != evidence.Held || locked.Evidence != evidence.KernelLockHeld {
 		t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 	}
@@ -164,8 +159,7 @@ func TestRepoLock_ErrLockedOnContention(t *testing.T) {
 	repoIsOurs(t, dir, "push")
 
 	// Another repository is another lock.
-	other, err := repolock.NewRepoLock(dir).Lock("another", "")
-	check(t, err)
+	other := must(repolock.NewRepoLock(dir).Lock("another", ""))(t)
 	check(t, errors.Join(other(), unlock()))
 	again := lockRepo(t, repolock.NewRepoLock(dir), "")
 	check(t, again())
@@ -193,9 +187,7 @@ func TestRepoLock_StaleByDeadPIDSteals(t *testing.T) {
 		asked := 0
 		l.IsPIDAlive = func(pid int) bool { asked = pid; return true }
 		repoIsLocked(t, l)
-		if asked != 999999 {
-			t.Errorf("asked about pid %d", asked)
-		}
+		equal(t, asked, 999999, "asked about pid")
 	})
 	t.Run("by the system's own check", func(t *testing.T) {
 		dir := t.TempDir()
@@ -307,9 +299,7 @@ func TestRepoLock_UnlockIdempotent(t *testing.T) {
 	dir := t.TempDir()
 	unlock := lockRepo(t, repolock.NewRepoLock(dir), "push")
 	for i := range 3 {
-		if err := unlock(); err != nil {
-			t.Fatalf("unlock %d: %v", i+1, err)
-		}
+		check(t, unlock(), "unlock", i+1)
 		isAbsent(t, repoLockPath(dir))
 	}
 	// A second unlock is nothing to the next holder.
@@ -329,9 +319,7 @@ func TestRepoLock_ParentDirCreation(t *testing.T) {
 	}
 	repoIsOurs(t, dir, "push")
 	check(t, unlock())
-	if _, err := os.Stat(filepath.Join(dir, "repos", repoID)); err != nil {
-		t.Errorf("unlock removed the folder: %v", err)
-	}
+	noErr(t, errOf(os.Stat(filepath.Join(dir, "repos", repoID))), "unlock removed the folder")
 }
 
 func TestRepoLock_ConcurrentLockReturnsErrLocked(t *testing.T) {

@@ -25,9 +25,7 @@ func quick(attempts int) settings.Retry {
 func TestJit_RetrySucceedsOnSecondAttempt(t *testing.T) {
 	calls := 0
 	err := quick(3).Do(t.Context(), func(ctx context.Context) error {
-		if ctx != t.Context() {
-			t.Error("the attempt has another context")
-		}
+		equal(t, ctx, t.Context(), "the attempt has another context")
 		if calls++; calls == 1 {
 			return errBusy
 		}
@@ -99,9 +97,7 @@ func TestRetry_DelaysNeverOverflow(t *testing.T) {
 		var before time.Duration
 		for _, n := range []int{1, 2, 3, 4, 10, 63, 64, 100, 5000} {
 			d, err := r.Delay(n)
-			if err != nil {
-				t.Fatalf("%+v: %v", r, err)
-			}
+			check(t, err, r)
 			if d < 1 || d < before || d > r.MaxDelay {
 				t.Errorf("initial %d, max %d, factor %g: before attempt %d at most %d, before that %d", r.InitialDelay, r.MaxDelay, r.Factor, n, d, before)
 				wrong++
@@ -165,10 +161,7 @@ func TestRetry_FullJitter(t *testing.T) {
 			}
 		}
 		for n, all := range waits {
-			bound, err := r.Delay(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bound := must(r.Delay(n))(t)
 			if n == 0 {
 				bound = 0
 			}
@@ -216,9 +209,7 @@ func TestRetry_ContextDoneWhileWaiting(t *testing.T) {
 		calls := 0
 		r := settings.Retry{MaxAttempts: 1000, InitialDelay: time.Hour, MaxDelay: time.Hour, Factor: 1}
 		err := r.Do(ctx, func(context.Context) error { calls++; return errBusy })
-		if d := time.Since(begun); d != limit {
-			t.Errorf("returned after %s", d)
-		}
+		equal(t, time.Since(begun), limit, "returned after")
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errBusy) {
 			t.Errorf("error is %v", err)
 		}
