@@ -170,9 +170,7 @@ func TestAbandoned_LockFileIsNot(t *testing.T) {
 	f.StaleAfter = -1
 	putFile(t, f.Path, nil, longAgo)
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != evidence.NotALockFile {
-			t.Errorf("evidence is %q", locked.Evidence)
-		}
+		equal(t, asLocked(t, tryErr(t, f)).Evidence, evidence.NotALockFile, "evidence")
 	})
 }
 

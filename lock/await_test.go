@@ -31,9 +31,7 @@ func TestAwaitFree_Line(t *testing.T) {
 	held := tryHold(t, f)
 	first := beginAcquire(t, t.Context(), f)
 	awaited := beginAwait(t, t.Context(), f.Park(func(step string) {
-		if step == lock.StepSiblingLocked && testkit.Exists(f.Path) {
-			t.Error("there is a lock file in its turn")
-		}
+		that(t, step != lock.StepSiblingLocked || !testkit.Exists(f.Path), "there is a lock file in its turn")
 	}))
 	last := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
@@ -69,9 +67,7 @@ func TestAwaitFree_Untouched(t *testing.T) {
 	check(t, lock.File{Path: filepath.Join(dir, ".lock")}.AwaitFree(t.Context()))
 	f := must(lock.Dir{Path: filepath.Join(dir, "locks")}.At(lock.Key{Space: "a", Name: "b"}))(t)
 	check(t, f.AwaitFree(t.Context()))
-	if got := names(t, dir); got != "" {
-		t.Errorf("%s were made", got)
-	}
+	equal(t, names(t, dir), "", "were made")
 	if err := (lock.File{Path: filepath.Join(dir, "no", ".lock")}).AwaitFree(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v; want that the folder is not there", err)
 	}
@@ -142,9 +138,7 @@ func TestAwaitFree_NotRefused(t *testing.T) {
 					acquire = sharing(try).TryAcquire
 				}
 				held := must(acquire(t.Context()))(t)
-				if !outwaited {
-					t.Error("they have not met")
-				}
+				that(t, outwaited, "they have not met")
 				letGo(t, held)
 				wantFree(t, f.Path)
 			})
@@ -174,9 +168,7 @@ func TestAwaitFree_OtherProgram(t *testing.T) {
 			}
 			check(t, os.Remove(f.Path))
 			wantAwaited(t, awaited)
-			if testkit.Exists(f.Path) {
-				t.Error("it has made a lock file")
-			}
+			that(t, !testkit.Exists(f.Path), "it has made a lock file")
 		})
 	}
 }
@@ -223,9 +215,7 @@ func TestAwaitFree_BeingReclaimed(t *testing.T) {
 		}
 	}))
 	wantAwaited(t, awaited)
-	if looks < 2 {
-		t.Error("it was free for a program that only waits, and is being taken over")
-	}
+	that(t, looks >= 2, "it was free for a program that only waits, and is being taken over")
 }
 
 // TestAwaitFree_Tidies: it removes the sibling if it was the last to need it.

@@ -141,9 +141,7 @@ func TestAttach_Killed(t *testing.T) {
 	next := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	late := wantLocked(t, f.Path) // behind who waits
-	if late.Gone == nil || !slices.Equal(pids(late.Processes), want) {
-		t.Errorf("%+v; want %d gone, and %v", late, dead, want)
-	}
+	that(t, late.Gone != nil && slices.Equal(pids(late.Processes), want), "%+v; want %d gone, and %v", late, dead, want)
 	killPID(t, one)
 	eventually(t, "one is left", func() bool { return slices.Equal(pids(inspect(t, f).Processes), []int{two}) })
 	if len(next) != 0 {
@@ -273,9 +271,7 @@ func TestNested(t *testing.T) {
 	p.Do("hold", "held")
 	shareFile(t, descendant(t, p, "child"), f.Path)
 	p.Do("release", "released")
-	if f.HeldAbove() {
-		t.Error("held above after its release")
-	}
+	that(t, !f.HeldAbove(), "held above after its release")
 }
 
 // shareFile gives this process an open file of another's, as its children have it, until the
@@ -356,9 +352,7 @@ func TestLeaveToChildren(t *testing.T) {
 			p.Do("leave", "left")
 			p.Do("leave", "released") // there is nothing to leave any more
 			s := inspect(t, f)
-			if s.State != evidence.Held {
-				t.Errorf("%+v; want it held", s)
-			}
+			that(t, s.State == evidence.Held, "%+v; want it held", s)
 			if s.Shared != (how == "share") || (s.Gone == nil) != s.Shared || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
 				t.Errorf("%+v; want %d", s, child)
 			}

@@ -159,9 +159,7 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	if encoded, _ := claim.Encode(nil); !bytes.Equal(encoded, data) {
 		t.Errorf("on disk %q, want %q", data, encoded)
 	}
-	if claim.PID != os.Getpid() || claim.Cmd != `push "quoted" <b>` || len(claim.Nonce) < 20 {
-		t.Errorf("claim is %+v", claim)
-	}
+	that(t, claim.PID == os.Getpid() && claim.Cmd == `push "quoted" <b>` && len(claim.Nonce) >= 20, "claim is %+v", claim)
 	if claim.CreatedAt.Before(before.Round(0)) || claim.CreatedAt.After(after.Round(0)) {
 		t.Errorf("created_at is %s, not from %s to %s", claim.CreatedAt, before, after)
 	}

@@ -46,9 +46,7 @@ func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.F
 	if after := getClaim(t, outer.Path()); after.Nonce != before.Nonce || ctx.Err() != nil {
 		t.Errorf("the outer hold was touched: %+v, %v", after, context.Cause(ctx))
 	}
-	if n := lock.QueueLen(f, false); n != 0 {
-		t.Errorf("%d in the queue", n)
-	}
+	equal(t, lock.QueueLen(f, false), 0, "in the queue")
 }
 
 // TestReentrant: acquiring again under a hold's context is refused at once,
@@ -149,9 +147,7 @@ func TestTryDo_Skips(t *testing.T) {
 			t.Errorf("%s: the function was called", name)
 			return nil
 		})
-		if acquired || err != nil {
-			t.Errorf("%s: %v, %v; want false, nil", name, acquired, err)
-		}
+		that(t, !acquired && err == nil, "%s: %v, %v; want false, nil", name, acquired, err)
 	}
 	err := f.Do(held.Context(t.Context()), func(context.Context, *lock.FileHold) error { t.Error("called"); return nil })
 	wantErr(t, err, lock.ErrReentrant, "Do under its own lock")

@@ -234,9 +234,7 @@ func TestSiblingGoneMidway(t *testing.T) {
 				noErr(t, os.Remove(path+".flock"))
 				rival, _ = lock.File{Path: path}.TryAcquire(t.Context())
 			}).TryAcquire(t.Context())
-			if !gone {
-				t.Errorf("%s: never came there", at)
-			}
+			that(t, gone, "%s: never came there", at)
 			if held == nil == (rival == nil) {
 				t.Errorf("%s: holders: %v (%v), rival %v; want one", at, held != nil, err, rival != nil)
 			}
@@ -259,9 +257,7 @@ func TestBreakForce(t *testing.T) {
 		t.Helper()
 		before := treeState(t, filepath.Dir(f.Path))
 		_, err := f.BreakForce(t.Context(), nonce)
-		if l := asLocked(t, err); l.Evidence != want {
-			t.Errorf("break with nonce %q: %v, want %q", nonce, err, want)
-		}
+		that(t, asLocked(t, err).Evidence == want, "break with nonce %q: %v, want %q", nonce, err, want)
 		sameTree(t, before, treeState(t, filepath.Dir(f.Path)))
 	}
 	held := tryHold(t, f)
@@ -271,9 +267,7 @@ func TestBreakForce(t *testing.T) {
 
 	elsewhere := evidence.Claim{PID: 1, CreatedAt: time.Now(), Nonce: "ELSEWHERE", BootID: "another", Hostname: "elsewhere"}
 	putClaim(t, f.Path, elsewhere)
-	if l := notHad(t, f); l.Evidence != evidence.ForeignHost {
-		t.Errorf("judged by %q", l.Evidence)
-	}
+	equal(t, notHad(t, f).Evidence, evidence.ForeignHost, "judged by")
 	refused("", evidence.OtherNonce)
 	refused("other", evidence.OtherNonce)
 	equal(t, must(f.BreakForce(t.Context(), elsewhere.Nonce))(t).Evidence, evidence.ForeignHost, "break with the right nonce")

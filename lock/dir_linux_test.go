@@ -115,9 +115,7 @@ func TestDir_ListDead(t *testing.T) {
 	c.Do("try", "held")
 	c.Kill()
 	e := wantListed(t, d, key)[0]
-	if e.State != evidence.Dead || e.Info == nil || e.Info.PID != c.Cmd.Process.Pid {
-		t.Errorf("listed as %+v of %+v", e, e.Info)
-	}
+	that(t, e.State == evidence.Dead && e.Info != nil && e.Info.PID == c.Cmd.Process.Pid, "listed as %+v of %+v", e, e.Info)
 	check(t, holdKey(t, d, key).Release())
 	wantListed(t, d)
 }
@@ -203,9 +201,7 @@ func TestDir_ListErrors(t *testing.T) {
 		t.Errorf("a folder that is not there yet: %v, %v", entries, errs)
 	}
 	_, errs := listed(lock.Dir{Path: filepath.Join(t.TempDir(), "missing", "locks")})
-	if len(errs) != 1 || !errors.Is(errs[0], fs.ErrNotExist) {
-		t.Errorf("a folder that is nowhere: %v", errs)
-	}
+	that(t, len(errs) == 1 && errors.Is(errs[0], fs.ErrNotExist), "a folder that is nowhere: %v", errs)
 	t.Chdir(t.TempDir())
 	if entries, errs := listed(lock.Dir{}); len(entries) != 0 || len(errs) != 1 || !errors.Is(errs[0], lock.ErrInvalidName) {
 		t.Errorf("no folder: %v, %v", entries, errs)
@@ -229,9 +225,7 @@ func TestDir_Hostile(t *testing.T) {
 	}
 	equal(t, names(t, parent), "locks", "beside the folder")
 	files, err := filepath.Glob(filepath.Join(d.Path, "*", "*"))
-	if err != nil || len(files) != 0 {
-		t.Errorf("left behind: %v (%v)", files, err)
-	}
+	that(t, err == nil && len(files) == 0, "left behind: %v (%v)", files, err)
 }
 
 // TestDir_Makes: the README's Dir works as pasted, by its own methods and by At: what is

@@ -178,9 +178,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			held, err := file.TryAcquire(context.Background())
 			if test.state == evidence.Dead {
 				check(t, err)
-				if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-					t.Errorf("on disk is %+v", got)
-				}
+				equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "on disk")
 				isAbsent(t, file.Path+".reclaim")
 				letGo(t, held)
 				return

@@ -54,15 +54,11 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
-	if l := notHad(t, withKernelLock(file)); l.Evidence != evidence.SameProcess {
-		t.Errorf("%q", l.Evidence)
-	}
+	equal(t, notHad(t, withKernelLock(file)).Evidence, evidence.SameProcess)
 	letGo(t, held)
 
 	held = tryHold(t, withKernelLock(file))
-	if l := notHad(t, file); l.Evidence != evidence.SameProcess {
-		t.Errorf("%q", l.Evidence)
-	}
+	equal(t, notHad(t, file).Evidence, evidence.SameProcess)
 	letGo(t, held)
 	letGo(t, tryHold(t, file))
 }
@@ -88,9 +84,7 @@ func TestFallback_OneAtATime(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d holders", n)
-				}
+				equal(t, inside.Add(1), 1, "holders")
 				if f, err := os.OpenFile(occupied, os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 					t.Error(err)
 				} else {
@@ -122,9 +116,7 @@ func TestFallback_HolderRenews(t *testing.T) {
 	}
 	claim := getClaim(t, file.Path)
 	claim.RenewedAt = first.RenewedAt
-	if !sameClaim(claim, first) {
-		t.Errorf("the renewal changed the claim from\n%+v to\n%+v", first, claim)
-	}
+	that(t, sameClaim(claim, first), "the renewal changed the claim from\n%+v to\n%+v", first, claim)
 	select {
 	case <-held.Lost():
 		t.Error("lost")
@@ -204,9 +196,7 @@ func TestFallback_LostClaim(t *testing.T) {
 				if ctx.Err() != context.Canceled || !errors.Is(context.Cause(ctx), lock.ErrLost) {
 					t.Errorf("context ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
 				}
-				if parent.Err() != nil {
-					t.Error("the parent was ended too")
-				}
+				that(t, parent.Err() == nil, "the parent was ended too")
 				if late := held.Context(parent); !errors.Is(context.Cause(late), lock.ErrLost) {
 					t.Errorf("a context asked for afterwards: cause %v", context.Cause(late))
 				}
@@ -290,9 +280,7 @@ func TestFallback_GivesUpCleanly(t *testing.T) {
 	if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != held.Info().Nonce {
 		t.Errorf("holder is %+v", l.Info)
 	}
-	if !errors.Is(err, lock.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error is %v", err)
-	}
+	that(t, errors.Is(err, lock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded), "error is %v", err)
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 }
 
@@ -305,12 +293,8 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 	} {
 		_, err := acquire(context.Background())
 		wantErr(t, err, errors.ErrUnsupported, name)
-		if locked := new(lock.LockedError); errors.As(err, &locked) {
-			t.Errorf("%s: %v is not contention", name, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), file.Path) {
-			t.Errorf("%s: %q does not say where", name, err)
-		}
+		that(t, !errors.As(err, new(*lock.LockedError)), "%s: %v is not contention", name, err)
+		that(t, err == nil || strings.Contains(err.Error(), file.Path), "%s: %q does not say where", name, err)
 	}
 	equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 }
@@ -343,16 +327,12 @@ func TestFallback_ForeignHost(t *testing.T) {
 			putClaim(t, file.Path, claim)
 			if !test.dead {
 				before := treeState(t, filepath.Dir(file.Path))
-				if l := notHad(t, file); l.Evidence != evidence.ForeignHost {
-					t.Errorf("%q", l.Evidence)
-				}
+				equal(t, notHad(t, file).Evidence, evidence.ForeignHost)
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 				return
 			}
 			held := tryHold(t, file)
-			if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-				t.Errorf("on disk is %+v", got)
-			}
+			equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "on disk")
 			letGo(t, held)
 		})
 	}
@@ -376,9 +356,7 @@ func TestRenew_Due(t *testing.T) {
 			renewals, last = renewals+1, now
 		}
 	}
-	if renewals != 3 {
-		t.Errorf("renewed %d times in two hours", renewals)
-	}
+	that(t, renewals == 3, "renewed %d times in two hours", renewals)
 	// A suspended machine: the monotonic clock stood still, the wall clock did not.
 	if !renewal.Tick(begun.Round(0).Add(5 * time.Hour)) {
 		t.Fatal("lost")
@@ -402,12 +380,8 @@ func TestRenew_Lost(t *testing.T) {
 	check(t, os.WriteFile(folder, nil, 0o600)) // so that looking is an error: no folder
 	defer os.Rename(folder+".away", folder)
 	defer os.Remove(folder)
-	if !renewal.Tick(begun.Add(59 * time.Minute)) {
-		t.Error("lost, though it was trusted not long ago")
-	}
-	if renewal.Tick(begun.Add(61 * time.Minute)) {
-		t.Error("not lost, though nobody could look for StaleAfter")
-	}
+	that(t, renewal.Tick(begun.Add(59*time.Minute)), "lost, though it was trusted not long ago")
+	that(t, !renewal.Tick(begun.Add(61*time.Minute)), "not lost, though nobody could look for StaleAfter")
 	select {
 	case <-held.Lost():
 	default:

@@ -44,15 +44,11 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 		lock.File{Path: path}.WithoutKernelLock(),
 	} {
 		fence := fenceOf(t, file)
-		if fence <= last {
-			t.Errorf("holder %d got %d after %d", i, fence, last)
-		}
+		that(t, fence > last, "holder %d got %d after %d", i, fence, last)
 		if i == 0 && (fence < clock.UnixMicro() || fence > engine.MaxFence) {
 			t.Errorf("first fence %d, by the clock at %d; want at least that, and less than 2^53", fence, clock.UnixMicro())
 		}
-		if i == 3 && fence != last+1 {
-			t.Errorf("clock set back: %d after %d, want the next number", fence, last)
-		}
+		that(t, i != 3 || fence == last+1, "clock set back: %d after %d, want the next number", fence, last)
 		last = fence
 	}
 }
@@ -64,9 +60,7 @@ func TestFence_LayoutInSibling(t *testing.T) {
 	fence := fenceOf(t, lock.File{Path: path})
 	equal(t, string(getFile(t, path+".flock"))[:23], fmt.Sprintf("\x00\x00%020d\n", fence), "sibling has")
 	after, err := os.Lstat(path + ".flock")
-	if err != nil || !os.SameFile(before, after) {
-		t.Errorf("the sibling was replaced (%v)", err)
-	}
+	that(t, err == nil && os.SameFile(before, after), "the sibling was replaced (%v)", err)
 
 	// A known number is read, and raised.
 	const known = int64(4e15)
@@ -92,9 +86,7 @@ func TestFence_SurvivesNULs(t *testing.T) {
 	putSibling(t, path, content)
 	before := time.Now().UnixMicro()
 	fence := fenceOf(t, lock.File{Path: path})
-	if fence < before {
-		t.Errorf("fence is %d, below the clock, %d", fence, before)
-	}
+	that(t, fence >= before, "fence is %d, below the clock, %d", fence, before)
 	if next := fenceOf(t, lock.File{Path: path}); next <= fence {
 		t.Errorf("after %d came %d", fence, next)
 	}
@@ -183,16 +175,12 @@ func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
 	first := fenceOf(t, lock.File{Path: path})
 	check(t, os.Remove(path+".flock"))
 	next := fenceOf(t, lock.File{Path: path})
-	if next <= first {
-		t.Errorf("after %d came %d", first, next)
-	}
+	that(t, next > first, "after %d came %d", first, next)
 	// While it is held, too.
 	held := tryHold(t, lock.File{Path: path})
 	check(t, os.Remove(path+".flock"))
 	fence, err := held.Fence()
-	if err != nil || fence <= next {
-		t.Errorf("after %d came %d (%v)", next, fence, err)
-	}
+	that(t, err == nil && fence > next, "after %d came %d (%v)", next, fence, err)
 	letGo(t, held)
 }
 

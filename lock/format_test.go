@@ -49,9 +49,7 @@ func TestFile_Fields(t *testing.T) {
 	held := tryHold(t, f)
 	data := must(os.ReadFile(f.Path))(t)
 	var fields map[string]any
-	if err := json.Unmarshal(data, &fields); err != nil {
-		t.Fatalf("%v in %s", err, data)
-	}
+	check(t, json.Unmarshal(data, &fields), "in", data)
 	info := held.Info()
 	for name, want := range map[string]any{
 		"owner": "me", "when": info.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n",
@@ -135,9 +133,7 @@ func TestFile_Parse(t *testing.T) {
 				letGo(t, tryHold(t, f))
 				return
 			}
-			if locked := asLocked(t, tryErr(t, f)); locked.Evidence != test.evidence {
-				t.Errorf("evidence is %q, want %q", locked.Evidence, test.evidence)
-			}
+			equal(t, asLocked(t, tryErr(t, f)).Evidence, test.evidence, "evidence")
 			equal(t, string(must(os.ReadFile(f.Path))(t)), test.content, "left")
 		})
 	}

@@ -150,9 +150,7 @@ func FuzzSibling(f *testing.F) {
 		status := must(l.Inspect(t.Context()))(t)
 		held := tryHold(t, l)
 		before, err := held.Predecessor()
-		if err != nil && !alien {
-			t.Errorf("the predecessor: %v", err)
-		}
+		that(t, err == nil || alien, "the predecessor: %v", err)
 		if !reflect.DeepEqual(status.Last, before) {
 			t.Errorf("who had it last is %+v, and to the next holder %+v", status.Last, before)
 		}
@@ -167,9 +165,7 @@ func FuzzSibling(f *testing.F) {
 		letGo(t, held)
 		after := getFile(t, sibling)
 		if alien {
-			if nerr == nil || !bytes.Equal(after, data) {
-				t.Errorf("somebody's data was changed (%v)", nerr)
-			}
+			that(t, nerr != nil && bytes.Equal(after, data), "somebody's data was changed (%v)", nerr)
 			return
 		}
 		check(t, nerr)

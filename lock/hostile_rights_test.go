@@ -74,9 +74,7 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			chmod(t, dir, 0o500)
 			err := held.Release()
 			wantSystemError(t, err, fs.ErrPermission)
-			if errors.Is(err, lock.ErrLost) {
-				t.Errorf("%v, but nothing is lost", err)
-			}
+			that(t, !errors.Is(err, lock.ErrLost), "%v, but nothing is lost", err)
 			noErr(t, held.Release(), "once more")
 			// It can't be taken over either, as long as nobody may write the folder; and
 			// nobody is said to have it.
@@ -164,7 +162,5 @@ func TestOwnLock_Readable(t *testing.T) {
 		}
 	})
 	letGo(t, tryHold(t, f))
-	if seen < 10 {
-		t.Errorf("read %d times", seen)
-	}
+	that(t, seen >= 10, "read %d times", seen)
 }

@@ -88,9 +88,7 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 			}
 		}))
 		defer letGo(t, held)
-		if times != 2 {
-			t.Errorf("locked %d times, want 2", times)
-		}
+		that(t, times == 2, "locked %d times, want 2", times)
 		equal(t, peek(file.Path+".flock"), platform.ErrBusy, "the sibling's kernel lock")
 	})
 	t.Run("by somebody who has the lock now", func(t *testing.T) {
@@ -118,9 +116,7 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 		if err == nil {
 			t.Fatal("the lock was had")
 		}
-		if locked := new(lock.LockedError); errors.As(err, &locked) || !strings.Contains(err.Error(), ".flock") {
-			t.Errorf("error is %v", err)
-		}
+		that(t, !errors.As(err, new(*lock.LockedError)) && strings.Contains(err.Error(), ".flock"), "error is %v", err)
 		isAbsent(t, file.Path)
 		equal(t, openBelow(t, dir), "", "open files")
 	})
@@ -143,9 +139,7 @@ func TestHostile_SiblingContent_Fallback(t *testing.T) {
 	held := tryHold(t, file)
 	putFile(t, file.Path+".flock", []byte("somebody's"), time.Now().Add(-time.Hour))
 	untouched(t, dir, func() {
-		if err := held.Note("x"); err == nil {
-			t.Error("noted in somebody's data")
-		}
+		that(t, held.Note("x") != nil, "noted in somebody's data")
 		if fence, err := held.Fence(); err == nil {
 			t.Errorf("fence %d was kept in somebody's data", fence)
 		}

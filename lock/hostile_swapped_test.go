@@ -84,9 +84,7 @@ func TestHostile_InodeUsedAgain(t *testing.T) {
 				}
 				isAbsent(t, path+".reclaim")
 			}
-			if len(steps) < 6 {
-				t.Errorf("swapped at %q alone", steps)
-			}
+			that(t, len(steps) >= 6, "swapped at %q alone", steps)
 		})
 	}
 }
@@ -237,9 +235,7 @@ func TestDir_MadeByOthers(t *testing.T) {
 					return
 				}
 				for _, part := range []string{"make folder for ", "permission denied", refused + " is 4711's"} {
-					if !strings.Contains(said, part) {
-						t.Errorf("said %q; want %q in it", said, part)
-					}
+					that(t, strings.Contains(said, part), "said %q; want %q in it", said, part)
 				}
 				sameTree(t, before, treeState(t, above))
 			})

@@ -84,9 +84,7 @@ func fails(t *testing.T, f lock.File, want ...error) {
 
 func wantSystemError(t *testing.T, err error, want ...error) {
 	t.Helper()
-	if locked := new(lock.LockedError); errors.As(err, &locked) {
-		t.Errorf("%v is not contention", err)
-	}
+	that(t, !errors.As(err, new(*lock.LockedError)), "%v is not contention", err)
 	for _, w := range want {
 		if errors.Is(err, w) {
 			return

@@ -205,9 +205,7 @@ func TestNotPowerLost(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	putFile(t, f.Path, make([]byte, 64), longAgo)
 	theirs := must(os.OpenFile(f.Path, os.O_RDWR, 0))(t)
-	if l := asLocked(t, tryErr(t, f)); l.Evidence != evidence.Unreadable {
-		t.Error(l)
-	}
+	equal(t, asLocked(t, tryErr(t, f)).Evidence, evidence.Unreadable)
 	check(t, theirs.Close())
 	letGo(t, tryHold(t, f))
 }
@@ -410,9 +408,7 @@ func TestFallback_KernelSaysSo(t *testing.T) {
 	if strings.Contains(string(out), "ptrace") {
 		t.Skipf("needs to be allowed to trace: %s", out)
 	}
-	if err != nil || string(out) != "done\n" {
-		t.Errorf("%v: %s", err, out)
-	}
+	that(t, err == nil && string(out) == "done\n", "%v: %s", err, out)
 	equal(t, names(t, dir), ".lock.flock", "left behind")
 }
 

@@ -40,6 +40,7 @@ type (
 var (
 	start      = testkit.Start
 	check      = testkit.Check
+	that       = testkit.That
 	errOf      = testkit.ErrOf
 	noErr      = testkit.NoErr
 	wantErr    = testkit.WantErr

@@ -26,9 +26,7 @@ func TestMarker_GoneAtALook(t *testing.T) {
 			check(t, os.Remove(marker))
 		}
 	})))
-	if looks < 2 {
-		t.Error("nobody looked at the marker")
-	}
+	that(t, looks >= 2, "nobody looked at the marker")
 }
 
 // TestMarker_ReplacedWhileMade: whoever makes a marker, and finds another's in its place,

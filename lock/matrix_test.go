@@ -154,17 +154,13 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 				t.Errorf("the parked one: %s", said)
 			}
 		case strings.HasPrefix(said, "locked: "):
-			if held == nil && !robbed {
-				t.Errorf("nobody has it, and yet it is %s", said)
-			}
+			that(t, held != nil || robbed, "nobody has it, and yet it is %s", said)
 		default:
 			t.Errorf("the parked one: %s", said)
 		}
 	}
 	if held != nil {
-		if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-			t.Errorf("the other's claim is %+v", got)
-		}
+		equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "the other's claim")
 		letGo(t, held)
 	}
 	takeOverBy(t, file)

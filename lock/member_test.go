@@ -240,9 +240,7 @@ func wantFree(t *testing.T, path string) {
 		eventually(t, "only "+want+" is left", func() bool { return left() == want })
 	}
 	equal(t, left(), want, "left behind")
-	if n := lock.Queues(); n != 0 {
-		t.Errorf("%d queues are left", n)
-	}
+	equal(t, lock.Queues(), 0, "queues are left")
 	// Whoever left readers behind looks for a moment whether they have gone: see clearSoon.
 	eventually(t, "all is closed", func() bool { return len(openUnder(t, filepath.Dir(path))) == 0 })
 }

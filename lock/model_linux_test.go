@@ -76,9 +76,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d walks, %d moves, %d times again", done, len(walks), moves, again)
-	if again > 2+done/100 {
-		t.Errorf("%d times somebody waited who need not have", again)
-	}
+	that(t, again <= 2+done/100, "%d times somebody waited who need not have", again)
 }
 
 // errWaits is of a walk in which a process waits that need not. That may be so once: no hook is

@@ -131,9 +131,7 @@ func TestNote_Whole(t *testing.T) {
 	equal(t, lock.NoteIn(f), strings.Repeat(string('a'+rune((notes-1)%26)), 1024), "in the end it")
 	for i, notes := range seen {
 		for note := range notes {
-			if note != "" && strings.Trim(note, note[:1]) != "" {
-				t.Errorf("looker %d saw %q", i, note)
-			}
+			that(t, note == "" || strings.Trim(note, note[:1]) == "", "looker %d saw %q", i, note)
 		}
 		t.Logf("looker %d saw %d notes", i, len(notes))
 	}
@@ -205,9 +203,7 @@ func TestNoteAbove(t *testing.T) {
 	late()
 
 	t.Setenv("HOLDFAST_HELD", strings.ReplaceAll(value, dir, t.TempDir()+"/gone"))
-	if err := lock.NoteAbove("", "x"); err == nil {
-		t.Error("noted in a folder that is not there")
-	}
+	that(t, lock.NoteAbove("", "x") != nil, "noted in a folder that is not there")
 	reader := must(sharing(f).TryAcquire(t.Context()))(t)
 	defer letGo(t, reader)
 	heldIn(t, reader.Environ(nil))
@@ -314,9 +310,7 @@ func TestMemory_Hostile(t *testing.T) {
 				t.Errorf("%s at %d: %+v, %v", name, offset, p, err)
 			}
 			_, err := f.TryAcquire(t.Context())
-			if l := asLocked(t, err); l.Note != "" {
-				t.Errorf("%s at %d: %v", name, offset, l)
-			}
+			equal(t, asLocked(t, err).Note, "", name, "at", offset)
 			check(t, held.Note("mine"))
 			letGo(t, held)
 			if p := predecessor(t, f); p == nil || p.Info.PID != os.Getpid() || p.Note != "mine" || p.How != lock.EndReleased {

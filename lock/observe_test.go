@@ -57,9 +57,7 @@ func told(t *testing.T, f lock.File, seen *recorder, want string) []lock.Event {
 		t.Fatalf("told: %s; want: %s", got, want)
 	}
 	for _, e := range seen.all() {
-		if e.Path != f.Path || e.Cmd != f.Cmd {
-			t.Errorf("%s: path %q, cmd %q", e.Kind, e.Path, e.Cmd)
-		}
+		that(t, e.Path == f.Path && e.Cmd == f.Cmd, "%s: path %q, cmd %q", e.Kind, e.Path, e.Cmd)
 		if e.Kind != lock.EventWaiting && e.Kind != lock.EventReclaimed && (e.Info != nil || e.Evidence != "") {
 			t.Errorf("%s names a holder: %+v, %s", e.Kind, e.Info, e.Evidence)
 		}
@@ -169,9 +167,7 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putClaim(t, f.Path, formerClaim(t))
 		letGo(t, tryHold(t, f.WithoutKernelLock()))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info == nil || e.Info.Nonce != "DEAD" || e.Evidence != evidence.PIDReused {
-			t.Errorf("from %+v, %q", e.Info, e.Evidence)
-		}
+		that(t, e.Info != nil && e.Info.Nonce == "DEAD" && e.Evidence == evidence.PIDReused, "from %+v, %q", e.Info, e.Evidence)
 	})
 	t.Run("aged and unreadable", func(t *testing.T) {
 		f, seen := observed(t)
@@ -179,9 +175,7 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putFile(t, f.Path, []byte("garbage"), time.Now().Add(-time.Hour))
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info != nil || e.Evidence != evidence.Aged {
-			t.Errorf("from %+v, %q", e.Info, e.Evidence)
-		}
+		that(t, e.Info == nil && e.Evidence == evidence.Aged, "from %+v, %q", e.Info, e.Evidence)
 	})
 }
 
@@ -272,9 +266,7 @@ func TestLogTo(t *testing.T) {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
 		delete(got, "time")
-		if !reflect.DeepEqual(got, test.want) {
-			t.Errorf("logged %v\nwant   %v", got, test.want)
-		}
+		that(t, reflect.DeepEqual(got, test.want), "logged %v\nwant   %v", got, test.want)
 	}
 }
 

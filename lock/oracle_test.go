@@ -54,9 +54,7 @@ func (i *intervals) together(t *testing.T, path string) {
 		return
 	}
 	f.Close()
-	if _, err := os.Lstat(path + ".occupied"); err == nil {
-		t.Error("a reader beside a writer")
-	}
+	that(t, errOf(os.Lstat(path+".occupied")) != nil, "a reader beside a writer")
 	noErr(t, os.Remove(f.Name()))
 	i.add(from, true)
 }
@@ -73,9 +71,7 @@ func (i *intervals) check(t *testing.T) (readersTogether int) {
 		if !in.shared {
 			until = latest
 		}
-		if in.from.Before(until) {
-			t.Errorf("in at %v (shared: %v), while another was until %v", in.from, in.shared, until)
-		}
+		that(t, !in.from.Before(until), "in at %v (shared: %v), while another was until %v", in.from, in.shared, until)
 		if in.from.Before(latest) {
 			readersTogether++
 		}

@@ -84,9 +84,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 					held := must(acquire(t.Context()))(t)
 					letGo(t, held)
 				}
-				if n := looks.Load() - again; n != 0 {
-					t.Errorf("%d looks for a free lock", n)
-				}
+				equal(t, looks.Load()-again, 0, "looks for a free lock")
 				wantFree(t, f.Path)
 			})
 		}
@@ -105,9 +103,7 @@ func TestStuck_Forgotten(t *testing.T) {
 		letGo(t, held)
 		return busy.Load() - before
 	}
-	if n := tryShared(); n == 0 {
-		t.Error("a reader who tries has passed the turnstile by at once")
-	}
+	that(t, tryShared() != 0, "a reader who tries has passed the turnstile by at once")
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
 	if n := tryShared(); n != 0 {
 		t.Errorf("a reader has tried %d times at a turnstile that is known to be stuck", n)
@@ -153,9 +149,7 @@ func TestStuck_TwiceInARow(t *testing.T) {
 				}
 			}), mode == "shared")
 			held := getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
-			if looks != 4 {
-				t.Errorf("it was passed by at look %d; want the fourth", looks)
-			}
+			that(t, looks == 4, "it was passed by at look %d; want the fourth", looks)
 			if mode == "shared" {
 				another := must(sharing(f).TryAcquire(t.Context()))(t)
 				letGo(t, another)

@@ -251,9 +251,7 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 					if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != rival.Info().Nonce {
 						t.Errorf("locked by %+v", l.Info)
 					}
-					if got := getClaim(t, f.Path); got.Nonce != rival.Info().Nonce {
-						t.Errorf("on disk is %+v", got)
-					}
+					equal(t, getClaim(t, f.Path).Nonce, rival.Info().Nonce, "on disk")
 					held = rival
 				}
 				letGo(t, held)
@@ -280,9 +278,7 @@ func TestOwnLock_UntilItIsGone(t *testing.T) {
 			acquire := inMode(f, mode == "shared")
 			held := must(acquire(t.Context()))(t)
 			letGo(t, held)
-			if looked <= len(named) {
-				t.Errorf("looked %d times", looked)
-			}
+			that(t, looked > len(named), "looked %d times", looked)
 		})
 	}
 }
@@ -313,9 +309,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 		parkedIs(t, 1)
 		check(t, (*look).Close())
 		letGo(t, getHeld(t, waiter))
-		if *made != 1 {
-			t.Errorf("%d lock files were made", *made)
-		}
+		equal(t, *made, 1, "lock files were made")
 		wantFree(t, f.Path)
 	})
 	t.Run("trying", func(t *testing.T) {
@@ -387,9 +381,7 @@ func TestOwnLock_LooksTouchNoFreeLock(t *testing.T) {
 	looker = f.Park(func(step string) {
 		if step == lock.StepPeeked { // a dead holder's lock is not to be had meanwhile, and that is said
 			meet = true
-			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v", l)
-			}
+			equal(t, notHad(t, f).Evidence, evidence.KernelLockHeld)
 		}
 	})
 	if s, err := looker.Inspect(t.Context()); err != nil || s.State != evidence.Dead || !meet {

@@ -35,9 +35,7 @@ func wantPredecessor(t *testing.T, f lock.File, pid int, how lock.End, evidence 
 	if p.Info.PID != pid || p.How != how || p.Evidence != evidence || p.Note != note || p.Note == "" != p.NotedAt.IsZero() {
 		t.Errorf("%+v; want pid %d, %s, by %q, at %q", p, pid, how, evidence, note)
 	}
-	if how != lock.EndReleased && !p.Ended.IsZero() {
-		t.Errorf("ended %s", p.Ended)
-	}
+	that(t, how == lock.EndReleased || p.Ended.IsZero(), "ended %s", p.Ended)
 	s, err := f.Inspect(t.Context())
 	if err != nil || s.Last == nil || s.Last.Info.PID != os.Getpid() || s.Last.How != lock.EndReleased || time.Since(s.Last.Ended) > time.Minute {
 		t.Errorf("free: %+v, %v; want that we released", s.Last, err)
@@ -93,9 +91,7 @@ func TestPredecessor(t *testing.T) {
 			p := hold(t, f)
 			p.Kill()
 			got := wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "")
-			if got.Info.Cmd != "member" || got.Info.Nonce == "" {
-				t.Errorf("%+v", got)
-			}
+			that(t, got.Info.Cmd == "member" && got.Info.Nonce != "", "%+v", got)
 		},
 		"killed, with a note": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 1", "note step 2\t\x1b[31m")
@@ -113,9 +109,7 @@ func TestPredecessor(t *testing.T) {
 			hold(t, f, "note earlier", "release")
 			putDeadClaim(t, f.Path)
 			got := wantPredecessor(t, f, getClaimPID(t, deadClaim), lock.EndDied, evidence.ProcessGone, "")
-			if got.Info.CreatedAt.IsZero() {
-				t.Errorf("%+v", got)
-			}
+			that(t, !got.Info.CreatedAt.IsZero(), "%+v", got)
 		},
 		"taken for dead": func(t *testing.T, f lock.File) {
 			putClaim(t, f.Path, evidence.Claim{PID: 7, CreatedAt: time.Now().Add(-time.Hour), Hostname: "elsewhere", Cmd: "far"})
@@ -177,9 +171,7 @@ func TestPredecessor(t *testing.T) {
 			}).Acquire(ctx)
 			wantErr(t, err, context.Canceled)
 			other := tryHold(t, lock.File{Path: f.Path + "z"})
-			if _, err := lock.TryAcquireAll(t.Context(), f, lock.File{Path: other.Path()}); err == nil {
-				t.Error("two have it")
-			}
+			that(t, errOf(lock.TryAcquireAll(t.Context(), f, lock.File{Path: other.Path()})) != nil, "two have it")
 			letGo(t, other)
 			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
 		},
@@ -233,9 +225,7 @@ func TestPredecessor(t *testing.T) {
 			letGo(t, held)
 			held = tryHold(t, f)
 			next, err := held.Fence()
-			if err != nil || next <= fence {
-				t.Errorf("after %d came %d, %v", fence, next, err)
-			}
+			that(t, err == nil && next > fence, "after %d came %d, %v", fence, next, err)
 			if p, err := held.Predecessor(); err != nil || p == nil || p.Note != "noted" {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -303,9 +293,7 @@ func TestPredecessor_Fallback(t *testing.T) {
 	isAbsent(t, f.Path+".flock")
 	held := tryHoldSoon(t, f)
 	got, err := held.Predecessor()
-	if err != nil || got == nil || got.Info.PID != p.Cmd.Process.Pid || got.How != lock.EndDied {
-		t.Errorf("%+v, %v", got, err)
-	}
+	that(t, err == nil && got != nil && got.Info.PID == p.Cmd.Process.Pid && got.How == lock.EndDied, "%+v, %v", got, err)
 	letGo(t, held)
 	isAbsent(t, f.Path+".flock")
 	p = dead("step 3")
@@ -318,9 +306,7 @@ func TestPredecessor_Long(t *testing.T) {
 	predecessor(t, f) // who looks back leaves word
 	p := wantPredecessor(t, f, os.Getpid(), lock.EndReleased, "", "")
 	cut, is := strings.CutSuffix(p.Info.Cmd, "…")
-	if !is || len(cut) < 100 || !strings.HasPrefix(f.Cmd, cut) || p.Info.Nonce == "" {
-		t.Errorf("%+v", p)
-	}
+	that(t, is && len(cut) >= 100 && strings.HasPrefix(f.Cmd, cut) && p.Info.Nonce != "", "%+v", p)
 	f.Cmd = ""
 	for _, c := range []evidence.Claim{
 		{PID: 1 << 22, Cmd: strings.Repeat("\x01", 8000)},
@@ -368,9 +354,7 @@ func TestPredecessor_SparesData(t *testing.T) {
 		putFile(t, f.Path+".flock", []byte(content), time.Time{})
 		putDeadClaim(t, f.Path)
 		held := tryHold(t, f)
-		if err := held.Note("x"); err == nil {
-			t.Errorf("%s: noted", name)
-		}
+		that(t, held.Note("x") != nil, "%s: noted", name)
 		if p, err := held.Predecessor(); err != nil || p == nil || p.How != lock.EndDied {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}

@@ -68,9 +68,7 @@ func TestProcesses_Readers(t *testing.T) {
 			}
 			equal(t, s.Processes[0].Cmd, filepath.Base(os.Args[0]), "its program")
 			locked := wantLocked(t, f.Path)
-			if !locked.Shared || locked.Info != nil || !slices.Equal(pids(locked.Processes), []int{two}) {
-				t.Errorf("%+v", locked)
-			}
+			that(t, locked.Shared && locked.Info == nil && slices.Equal(pids(locked.Processes), []int{two}), "%+v", locked)
 			for _, text := range []string{locked.Error(), repolock.UserMessage(locked, "")} {
 				if strings.Contains(text, fmt.Sprint("pid ", one)) || !strings.Contains(text, fmt.Sprint("pid ", two)) {
 					t.Errorf("%s; want pid %d, and not %d", text, two, one)

@@ -98,9 +98,7 @@ func TestReleaseFails_SaysSo(t *testing.T) {
 						reset = obstruct(t, f.Path)
 					}
 				})
-				if name != "Do that panics" && !errors.Is(err, fs.ErrPermission) {
-					t.Errorf("error is %v", err)
-				}
+				that(t, name == "Do that panics" || errors.Is(err, fs.ErrPermission), "error is %v", err)
 				if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
 					t.Errorf("%+v, %v", s, err)
 				}
@@ -122,9 +120,7 @@ func TestReleaseFails_TriesAgain(t *testing.T) {
 		return nil
 	})
 	wantErr(t, err, fs.ErrPermission)
-	if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld {
-		t.Errorf("%+v", l)
-	}
+	equal(t, notHad(t, f).Evidence, evidence.KernelLockHeld)
 	waiter := beginAcquire(t, t.Context(), f)
 	reset()
 	letGo(t, getHeld(t, waiter))
@@ -143,9 +139,7 @@ func TestReleaseFails_Often(t *testing.T) {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	own, _, _ := bytes.Cut(stacks, []byte(" [")) // "goroutine 7": other tests' may still be at it
-	if n := bytes.Count(stacks, fmt.Appendf(nil, "FileHold).Release in %s\n", own)); n != 1 {
-		t.Errorf("%d goroutines try again, want one", n)
-	}
+	equal(t, bytes.Count(stacks, fmt.Appendf(nil, "FileHold).Release in %s\n", own)), 1, "goroutines try again")
 	reset()
 	letGo(t, held)
 	letGo(t, tryHold(t, f)) // who tried just then may only have had the file say so

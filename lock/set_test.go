@@ -174,9 +174,7 @@ func TestSet_AllOrNone(t *testing.T) {
 			if locked.Path != files[0].Path || locked.Info == nil || locked.Info.PID != other.Cmd.Process.Pid {
 				t.Errorf("in the way is %+v at %s; want the other process, at c", locked.Info, locked.Path)
 			}
-			if !errors.Is(err, want) || errors.Is(err, lock.ErrTimeout) != limited {
-				t.Errorf("error is %v", err)
-			}
+			that(t, errors.Is(err, want) && errors.Is(err, lock.ErrTimeout) == limited, "error is %v", err)
 			isFree(t, files[1].Path)
 			isFree(t, files[2].Path)
 			other.Do("release", "released")
@@ -238,9 +236,7 @@ func TestSet_Twice(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		set, err := lock.AcquireAll(ctx, files...)
 		cancel()
-		if !errors.Is(err, lock.ErrInvalidName) || set != nil {
-			t.Errorf("%v: %v, %v; want ErrInvalidName", paths, set, err)
-		}
+		that(t, errors.Is(err, lock.ErrInvalidName) && set == nil, "%v: %v, %v; want ErrInvalidName", paths, set, err)
 		equal(t, names(t, dir), "", paths, "took or left")
 	}
 	// The same name in two folders is two locks.
@@ -256,9 +252,7 @@ func TestSet_Invalid(t *testing.T) {
 		filepath.Join(dir, "gone", "lock"): fs.ErrNotExist,
 	} {
 		set, err := lock.AcquireAll(t.Context(), lock.File{Path: filepath.Join(dir, "a")}, lock.File{Path: path})
-		if !errors.Is(err, want) || set != nil {
-			t.Errorf("%q: %v, want %v", path, err, want)
-		}
+		that(t, errors.Is(err, want) && set == nil, "%q: %v, want %v", path, err, want)
 		if got := names(t, dir); got != "" {
 			t.Errorf("%q: took or left %s", path, got)
 		}
@@ -290,9 +284,7 @@ func TestSet_Context(t *testing.T) {
 			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": sharing(f).Acquire,
 		} {
 			held, err := acquire(ctx)
-			if !errors.Is(err, lock.ErrReentrant) || held != nil {
-				t.Errorf("%s of %s: %v, want ErrReentrant", name, f.Path, err)
-			}
+			that(t, errors.Is(err, lock.ErrReentrant) && held == nil, "%s of %s: %v, want ErrReentrant", name, f.Path, err)
 		}
 	}
 	// A further set that names one of them gives back what it had got before.

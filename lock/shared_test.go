@@ -126,9 +126,7 @@ func TestShared_WriterAlone(t *testing.T) {
 	other.Do("try-shared", "locked: "+string(evidence.KernelLockHeld))
 	other.Do("shared", "waiting")
 	ours := beginShared(t, f)
-	if writer.Info().Mode == "shared" {
-		t.Error("the writer's claim is a reader's")
-	}
+	that(t, writer.Info().Mode != "shared", "the writer's claim is a reader's")
 	letGo(t, writer)
 	other.Expect("held")
 	reader := getHeld(t, ours) // beside the other

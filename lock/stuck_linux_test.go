@@ -51,9 +51,7 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			var inside atomic.Int32
 			leave := make(chan struct{})
 			enter := func(in chan<- error) {
-				if inside.Add(1) > 1 {
-					t.Error("two are in together")
-				}
+				that(t, inside.Add(1) <= 1, "two are in together")
 				in <- nil
 				<-leave
 				inside.Add(-1)
@@ -83,9 +81,7 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			})
 			eventually(t, "four looks", func() bool { return looks.Load() >= 4 || len(waiter)+len(flocked) > 0 })
 			early := len(waiter)+len(flocked) > 0
-			if early {
-				t.Error("somebody is in before the one who is stopped")
-			}
+			that(t, !early, "somebody is in before the one who is stopped")
 			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
 				t.Error(l)
 			}

@@ -187,9 +187,7 @@ func TestTidy(t *testing.T) {
 		for file, err := range lock.Tidy(t.Context(), dir, how) {
 			check(t, err)
 			verb := map[bool]string{true: "goes: ", false: "stays: "}[file.Needless]
-			if file.Removed == how.DryRun && file.Needless {
-				t.Errorf("%+v", file)
-			}
+			that(t, file.Removed != how.DryRun || !file.Needless, "%+v", file)
 			if _, err := os.Lstat(file.Path); (err == nil) == file.Removed {
 				t.Errorf("%+v, and it is there: %v", file, err == nil)
 			}
@@ -309,9 +307,7 @@ func TestTidy_KeepsDeath(t *testing.T) {
 			dead.Kill()
 			clear(t, f)
 			p := predecessor(t, f)
-			if p == nil || p.Info.PID != dead.Cmd.Process.Pid || p.How != lock.EndDied || p.Note != "step 2" {
-				t.Errorf("%+v", p)
-			}
+			that(t, p != nil && p.Info.PID == dead.Cmd.Process.Pid && p.How == lock.EndDied && p.Note == "step 2", "%+v", p)
 			equal(t, names(t, filepath.Dir(f.Path)), "")
 		})
 	}

@@ -40,9 +40,7 @@ func hasContents(t *testing.T, path, want string) {
 	}
 	name := filepath.Base(path)
 	for _, got := range strings.Fields(names(t, filepath.Dir(path))) {
-		if got != name && got != name+".lock.flock" {
-			t.Errorf("left behind: %s", got)
-		}
+		that(t, got == name || got == name+".lock.flock", "left behind: %s", got)
 	}
 	isFree(t, path+".lock")
 }
@@ -50,16 +48,12 @@ func hasContents(t *testing.T, path, want string) {
 func TestUpdate_CreatesAndChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	update(t, path, func(old []byte) ([]byte, error) {
-		if old != nil {
-			t.Errorf("old is %q, want nil for a file that does not exist", old)
-		}
+		that(t, old == nil, "old is %q, want nil for a file that does not exist", old)
 		return []byte{}, nil
 	})
 	hasContents(t, path, "")
 	update(t, path, func(old []byte) ([]byte, error) {
-		if old == nil || len(old) != 0 {
-			t.Errorf("old is %#v, want empty but not nil", old)
-		}
+		that(t, old != nil && len(old) == 0, "old is %#v, want empty but not nil", old)
 		return []byte("long contents"), nil
 	})
 	update(t, path, func(old []byte) ([]byte, error) {
@@ -141,9 +135,7 @@ func TestUpdate_ChangeFails(t *testing.T) {
 		for name, run := range map[string]func(path string){
 			"error": func(path string) {
 				err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("new"), failure })
-				if err != failure {
-					t.Errorf("error is %v, want the very one", err)
-				}
+				that(t, err == failure, "error is %v, want the very one", err)
 			},
 			"nothing": func(path string) {
 				err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return nil, nil })
@@ -171,9 +163,7 @@ func TestUpdate_ChangeFails(t *testing.T) {
 			"cancelled": func(path string) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				err := lock.Update(ctx, path, func([]byte) ([]byte, error) { cancel(failure); return []byte("new"), nil })
-				if !errors.Is(err, failure) || !strings.Contains(err.Error(), path) {
-					t.Errorf("error is %v", err)
-				}
+				that(t, errors.Is(err, failure) && strings.Contains(err.Error(), path), "error is %v", err)
 			},
 		} {
 			t.Run(fmt.Sprintf("%s, exists: %v", name, exists), func(t *testing.T) {

@@ -183,9 +183,7 @@ func TestUsers_OneOnly(t *testing.T) {
 		before := names(t, dir)
 		said := b.Say("try")
 		for _, part := range []string{"permission denied", "with mode 0600", "0660 for a group"} {
-			if !strings.Contains(said, part) {
-				t.Errorf("refused with %q; want %q in it", said, part)
-			}
+			that(t, strings.Contains(said, part), "refused with %q; want %q in it", said, part)
 		}
 		b.Do("status", "held, kernel lock held, not permitted")
 		equal(t, names(t, dir), before)
@@ -270,9 +268,7 @@ func TestPerm_DefaultACL(t *testing.T) {
 			t.Errorf("%s has %v; want what the ACL leaves", path, info.Mode())
 		}
 	}
-	if !platform.HasDefaultACL(dir) {
-		t.Error("the ACL is not seen")
-	}
+	that(t, platform.HasDefaultACL(dir), "the ACL is not seen")
 }
 
 // TestPerm_Invalid: a mode that can't be a lock's is refused, and nothing written.
@@ -293,9 +289,7 @@ func TestPerm_FolderReplaced(t *testing.T) {
 	check(t, os.Chmod(others, 0o700))
 	at := filepath.Join(dir, "agent")
 	check(t, os.Symlink(others, at))
-	if err := lock.WidenFolder(at, 0o777, time.Now()); err == nil {
-		t.Error("a link was taken for the folder")
-	}
+	that(t, lock.WidenFolder(at, 0o777, time.Now()) != nil, "a link was taken for the folder")
 	info := must(os.Stat(others))(t)
 	if info.Mode().Perm() != 0o700 {
 		t.Errorf("another folder has %v", info.Mode())

@@ -58,9 +58,7 @@ func TestAcquire_FIFO(t *testing.T) {
 			getHeld(t, came[i])
 		}
 	}
-	if !slices.Equal(order, want) {
-		t.Errorf("they got in as %v", order)
-	}
+	that(t, slices.Equal(order, want), "they got in as %v", order)
 	wantFree(t, f.Path)
 }
 

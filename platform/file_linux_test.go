@@ -68,9 +68,7 @@ func TestOpen_NotAFile(t *testing.T) {
 			}
 		})
 	}
-	if _, err := os.Lstat(path("absent")); err == nil {
-		t.Error("created what a dangling link names")
-	}
+	that(t, errOf(os.Lstat(path("absent"))) != nil, "created what a dangling link names")
 }
 
 // TestOpen_NotPermitted: to lock a file one need not be allowed to write it.
@@ -99,14 +97,10 @@ func TestIdentifyFile_DoesNotFollow(t *testing.T) {
 	a, err := platform.IdentifyFile(target)
 	b, berr := platform.IdentifyFile(link)
 	check(t, errors.Join(err, berr))
-	if a == b {
-		t.Error("followed the link")
-	}
+	that(t, a != b, "followed the link")
 	info := must(os.Lstat(target))(t)
 	st := info.Sys().(*syscall.Stat_t)
-	if a.Dev != uint64(st.Dev) || a.Ino != st.Ino {
-		t.Errorf("target is %v, link is %v, stat says %d:%d", a, b, st.Dev, st.Ino)
-	}
+	that(t, a.Dev == uint64(st.Dev) && a.Ino == st.Ino, "target is %v, link is %v, stat says %d:%d", a, b, st.Dev, st.Ino)
 }
 
 // Filesystems.
@@ -142,12 +136,8 @@ func TestFilesystemOf(t *testing.T) {
 		if want == "ext2" || want == "ext3" {
 			want = "ext4" // one number for the three
 		}
-		if want != "" && got.Kind != want {
-			t.Errorf("%s is %q, mounted as %q", path, got.Kind, want)
-		}
+		that(t, want == "" || got.Kind == want, "%s is %q, mounted as %q", path, got.Kind, want)
 		trusted := map[string]bool{"ext4": true, "xfs": true, "btrfs": true, "zfs": true, "f2fs": true, "tmpfs": true, "overlay": true}
-		if got.Trusted != trusted[got.Kind] {
-			t.Errorf("%s, %q: trusted is %v", path, got.Kind, got.Trusted)
-		}
+		that(t, got.Trusted == trusted[got.Kind], "%s, %q: trusted is %v", path, got.Kind, got.Trusted)
 	}
 }

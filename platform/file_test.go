@@ -58,9 +58,7 @@ func TestReadRegular_NotRegular(t *testing.T) {
 	}
 	for _, path := range []string{link, dangling, dir} {
 		data, err := platform.ReadRegular(path, 100)
-		if !errors.Is(err, platform.ErrNotRegular) || data != nil {
-			t.Errorf("%s: %q, %v; want ErrNotRegular", path, data, err)
-		}
+		that(t, errors.Is(err, platform.ErrNotRegular) && data == nil, "%s: %q, %v; want ErrNotRegular", path, data, err)
 	}
 }
 
@@ -167,9 +165,7 @@ func TestFile_Contents(t *testing.T) {
 	noErr(t, f.Sync())
 	closed(t, f)
 	closed(t, f)
-	if err := f.WriteAt([]byte("late"), 0); err == nil {
-		t.Error("written to after Close")
-	}
+	that(t, f.WriteAt([]byte("late"), 0) != nil, "written to after Close")
 }
 
 func TestInfo_OnlyTheMark(t *testing.T) {
@@ -251,9 +247,7 @@ func TestRemove(t *testing.T) {
 	wantErr(t, platform.Remove(path), fs.ErrNotExist, "absent")
 	empty := filepath.Join(dir, "empty")
 	check(t, os.Mkdir(empty, 0o700))
-	if err := platform.Remove(empty); err == nil {
-		t.Error("removed a directory")
-	}
+	that(t, platform.Remove(empty) != nil, "removed a directory")
 	noErr(t, errOf(os.Lstat(empty)))
 	check(t, os.WriteFile(path, nil, 0o600))
 	if err := os.Chmod(path, 0o400); err != nil { // as one that is left of Update may have it
@@ -280,9 +274,7 @@ func TestIdentifyFile(t *testing.T) {
 	if again := write("file"); again != first {
 		t.Errorf("written to, %v became %v", first, again)
 	}
-	if other := write("other"); other == first {
-		t.Errorf("two files are %v", first)
-	}
+	that(t, write("other") != first, "two files are %v", first)
 	check(t, os.Rename(path, filepath.Join(dir, "moved")))
 	if moved := write("moved"); moved != first {
 		t.Errorf("moved, %v became %v", first, moved)
@@ -319,8 +311,6 @@ func TestInfo_Changes(t *testing.T) {
 		check(t, errors.Join(os.Chmod(path, 0o600), os.Chtimes(path, modified, modified)))
 		before := look()
 		check(t, change())
-		if look() == before {
-			t.Errorf("%s: passes for unchanged", what)
-		}
+		that(t, look() != before, "%s: passes for unchanged", what)
 	}
 }

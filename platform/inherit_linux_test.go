@@ -46,12 +46,8 @@ func TestInheritable(t *testing.T) {
 	if flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("any child of this process would have it: %#x, %v", flags, err)
 	}
-	if platform.Inherited(int(given.Fd())) != nil {
-		t.Error("what no child gets passes for what is handed to all")
-	}
-	if platform.Inherits(id) {
-		t.Error("this process took the lock itself")
-	}
+	that(t, platform.Inherited(int(given.Fd())) == nil, "what no child gets passes for what is handed to all")
+	that(t, !platform.Inherits(id), "this process took the lock itself")
 
 	cmd := testkit.Command(t, "heir")
 	cmd.Env = append(cmd.Env, pathVar+"="+path)
@@ -61,15 +57,11 @@ func TestInheritable(t *testing.T) {
 		t.Errorf("the child says %s", said)
 	}
 	pid := cmd.Process.Pid
-	if platform.HasLeft(os.Getpid(), id) {
-		t.Error("who took it has it")
-	}
+	that(t, !platform.HasLeft(os.Getpid(), id), "who took it has it")
 	check(t, given.Close())
 	check(t, f.CloseLocked())
 	check(t, f.CloseLocked())
-	if !platform.HasLeft(os.Getpid(), id) {
-		t.Error("who took it has closed it")
-	}
+	that(t, platform.HasLeft(os.Getpid(), id), "who took it has closed it")
 	wantLock(t, "the child has it", path, platform.Exclusive, platform.ErrBusy)
 	other := open(t, path)
 	noErr(t, other.TryTurnstile(), "the turnstile was left to the child")
@@ -83,9 +75,7 @@ func TestInheritable(t *testing.T) {
 	}
 	check(t, child.End())
 	wantLock(t, "the child has ended", path, platform.Exclusive, nil)
-	if platform.HasLeft(pid, id) {
-		t.Error("of a process that has gone nothing is known")
-	}
+	that(t, !platform.HasLeft(pid, id), "of a process that has gone nothing is known")
 }
 
 // TestInherited_NotThere: a number that is no open file's.
@@ -113,7 +103,5 @@ func TestSayWaiting(t *testing.T) {
 		t.Errorf("the word passes for the turnstile: %v, %v", taken, err)
 	}
 	f.LeaveTurnstile()
-	if other.HasByteLock() {
-		t.Error("the word stays")
-	}
+	that(t, !other.HasByteLock(), "the word stays")
 }

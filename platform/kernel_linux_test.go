@@ -148,17 +148,11 @@ func TestHasByteLock(t *testing.T) {
 	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	f, other := open(t, path), open(t, path)
-	if f.HasByteLock() {
-		t.Error("nobody has one")
-	}
+	that(t, !f.HasByteLock(), "nobody has one")
 	check(t, other.TryTurnstile())
-	if !f.HasByteLock() {
-		t.Error("another open file has one")
-	}
+	that(t, f.HasByteLock(), "another open file has one")
 	other.LeaveTurnstile()
-	if f.HasByteLock() {
-		t.Error("it has gone")
-	}
+	that(t, !f.HasByteLock(), "it has gone")
 }
 
 // TestFile_ManyAtOnce: each goroutine's file is its own.
@@ -178,9 +172,7 @@ func TestFile_ManyAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d have it", n)
-				}
+				equal(t, inside.Add(1), 1, "have it")
 				inside.Add(-1)
 				noErr(t, f.Close())
 			}

@@ -42,9 +42,7 @@ func TestListKernelLocks(t *testing.T) {
 	}
 	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
 		k := locked(t, path, mode)
-		if !held() {
-			t.Errorf("held in mode %v, and not in the list", mode)
-		}
+		that(t, held(), "held in mode %v, and not in the list", mode)
 		locks, _ := platform.ListKernelLocks()
 		id, _ := platform.IdentifyFile(path)
 		// On a busy machine the list may have a reader twice: see listKernelLocks.
@@ -52,18 +50,12 @@ func TestListKernelLocks(t *testing.T) {
 			t.Errorf("held by %v, want this process", got)
 		}
 		closed(t, k)
-		if held() {
-			t.Error("in the list after it was dropped")
-		}
+		that(t, !held(), "in the list after it was dropped")
 	}
 	// Locks of other kinds are not ours.
 	f := must(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
 	check(t, syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}))
-	if held() {
-		t.Error("a lock of fcntl(2) passes for one of flock(2)")
-	}
-	if (platform.KernelLocks{}).Held(platform.FileID{}) {
-		t.Error("the zero value knows of a lock")
-	}
+	that(t, !held(), "a lock of fcntl(2) passes for one of flock(2)")
+	that(t, !(platform.KernelLocks{}).Held(platform.FileID{}), "the zero value knows of a lock")
 }

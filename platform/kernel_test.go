@@ -58,9 +58,7 @@ func TestWaitLock(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		err := next.WaitLock(platform.Exclusive)
-		if !dropped.Load() {
-			t.Error("granted while it was held")
-		}
+		that(t, dropped.Load(), "granted while it was held")
 		done <- err
 	}()
 	dropped.Store(true)

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 
 var (
 	check    = testkit.Check
+	that     = testkit.That
 	errOf    = testkit.ErrOf
 	noErr    = testkit.NoErr
 	wantErr  = testkit.WantErr
@@ -71,9 +72,7 @@ func wantLock(t *testing.T, when, path string, mode platform.Mode, want error) {
 func TestFilesystemOf_Absent(t *testing.T) {
 	dir := t.TempDir()
 	there := must(platform.FilesystemOf(dir))(t)
-	if there.Kind == "" {
-		t.Error("the kind is empty")
-	}
+	that(t, there.Kind != "", "the kind is empty")
 	wantErr(t, errOf(platform.FilesystemOf(filepath.Join(dir, "absent"))), fs.ErrNotExist, "of what does not exist")
 }
 
@@ -99,14 +98,10 @@ func TestProbe_NotAPID(t *testing.T) {
 func TestAwaitExit_GivesUp(t *testing.T) {
 	self := platform.Self()
 	promptly(t, "AwaitExit", func() {
-		if l := platform.AwaitExit(context.Background(), self, time.Millisecond); l == platform.Gone {
-			t.Error("this process is gone")
-		}
+		that(t, platform.AwaitExit(context.Background(), self, time.Millisecond) != platform.Gone, "this process is gone")
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if l := platform.AwaitExit(ended, self, 24*time.Hour); l == platform.Gone {
-			t.Error("this process is gone")
-		}
+		that(t, platform.AwaitExit(ended, self, 24*time.Hour) != platform.Gone, "this process is gone")
 	})
 }
 

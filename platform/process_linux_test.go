@@ -107,23 +107,17 @@ func TestProbe_Life(t *testing.T) {
 		wantLiveness(t, "running, "+how, id, alive(how))
 	}
 
-	if platform.Stopped(p.PID) {
-		t.Error("running, and stopped")
-	}
+	that(t, !platform.Stopped(p.PID), "running, and stopped")
 	check(t, child.Process.Signal(syscall.SIGSTOP))
 	testkit.Eventually(t, "the child stops", func() bool { return testkit.State(p.PID) == 'T' })
-	if !platform.Stopped(p.PID) {
-		t.Error("the child has stopped, and does not seem so")
-	}
+	that(t, platform.Stopped(p.PID), "the child has stopped, and does not seem so")
 	for how, id := range all {
 		wantLiveness(t, "stopped, "+how, id, alive(how))
 	}
 
 	check(t, child.Process.Kill())
 	equal(t, platform.AwaitExit(context.Background(), p, testkit.Patience), platform.Gone, "killed")
-	if platform.Stopped(p.PID) {
-		t.Error("a zombie is stopped")
-	}
+	that(t, !platform.Stopped(p.PID), "a zombie is stopped")
 	// It has been told that no thread works any more, and may take a while to end.
 	testkit.Eventually(t, "the child is a zombie", func() bool { return testkit.State(p.PID) == 'Z' && platform.Probe(p) == platform.Gone })
 	noErr(t, syscall.Kill(p.PID, 0), "a zombie answers")
@@ -332,9 +326,7 @@ func descriptors(t *testing.T) int {
 
 func TestThisHost_Linux(t *testing.T) {
 	host := platform.ThisHost()
-	if len(host.BootID) != 36 {
-		t.Errorf("boot id is %q", host.BootID)
-	}
+	that(t, len(host.BootID) == 36, "boot id is %q", host.BootID)
 }
 
 // TestBegan: of this process by what the system has counted since, and of a child between

@@ -34,9 +34,7 @@ func TestProbe_OddName(t *testing.T) {
 		}
 	}
 	self, err := platform.Identify(p.PID)
-	if err != nil || self.Start != p.Start {
-		t.Errorf("%+v, %v; want %+v", self, err, p)
-	}
+	that(t, err == nil && self.Start == p.Start, "%+v, %v; want %+v", self, err, p)
 	if _, known := platform.Began(p.PID); !known {
 		t.Error("when it began is not known")
 	}

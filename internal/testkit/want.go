@@ -44,6 +44,14 @@ func WantErr(t testing.TB, err, want error, what ...any) {
 	}
 }
 
+// That wants what holds. The message is for where it does not.
+func That(t testing.TB, holds bool, message string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(message, args...)
+	}
+}
+
 // Equal wants two values that are the same by ==.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	t.Helper()

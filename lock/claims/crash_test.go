@@ -54,9 +54,7 @@ func TestCrashOfClaim(t *testing.T) {
 				t.Errorf("%s: files: %v, want %v", name, got, replay(t, dir))
 			}
 			for _, e := range events(t, dir)[n:] {
-				if e.NodeID == "1" {
-					t.Errorf("%s: a second event: %v", name, e)
-				}
+				that(t, e.NodeID != "1", "%s: a second event: %v", name, e)
 			}
 		}
 	}
@@ -90,9 +88,7 @@ func TestCrashOfEnd(t *testing.T) {
 				t.Errorf("%s: claimed: %v, %v", name, got, err)
 			}
 			wantErr(t, m.Release(t.Context(), "1", "a"), claims.ErrNotOwned, name, "released again")
-			if exists(lockFile(dir, "1")) {
-				t.Errorf("%s: a refused release did not repair the file", name)
-			}
+			that(t, !exists(lockFile(dir, "1")), "%s: a refused release did not repair the file", name)
 			write(t, lockFile(dir, "1"), left)
 			if ended, err := m.Reap(t.Context()); err != nil || len(ended) != 0 || exists(lockFile(dir, "1")) {
 				t.Errorf("%s: reaped %v, %v; the file is there: %v", name, ended, err, exists(lockFile(dir, "1")))

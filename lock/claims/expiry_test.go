@@ -94,9 +94,7 @@ func TestTwice(t *testing.T) {
 	if !errors.Is(err, claims.ErrNotOwned) || !errors.As(err, &notOwned) || notOwned.Claim == nil || notOwned.Claim.Owner != "a" {
 		t.Errorf("release by another: %v", err)
 	}
-	if !exists(lockFile(dir, "1")) {
-		t.Error("a refused release has removed the file")
-	}
+	that(t, exists(lockFile(dir, "1")), "a refused release has removed the file")
 	noErr(t, m.Release(t.Context(), "1", "a"))
 	wantErr(t, m.Release(t.Context(), "1", "a"), claims.ErrNotOwned, "released twice")
 	wantStory(t, dir, "acquired 1 a", "released 1 a")
@@ -142,9 +140,7 @@ func TestReleaseOfFuture(t *testing.T) {
 	foreign(t, dir, "1", "a", start.Add(time.Minute), start.Add(time.Hour))
 	check(t, m.Release(t.Context(), "1", "a"))
 	wantErr(t, m.Release(t.Context(), "1", "a"), claims.ErrNotOwned, "released twice")
-	if exists(lockFile(dir, "1")) {
-		t.Error("the file is still there")
-	}
+	that(t, !exists(lockFile(dir, "1")), "the file is still there")
 	wantStory(t, dir, "released 1 a")
 }
 
@@ -172,9 +168,7 @@ func TestLedgerReplaced(t *testing.T) {
 	claim(t, m, "1", "a")
 	claim(t, m, "2", "a")
 	check(t, errors.Join(os.RemoveAll(dir+"/ledger"), os.RemoveAll(dir+"/locks")))
-	if _, err := m.Claim(t.Context(), "3", "a"); err == nil {
-		t.Error("decided on a ledger that is there no more")
-	}
+	that(t, errOf(m.Claim(t.Context(), "3", "a")) != nil, "decided on a ledger that is there no more")
 	claim(t, m, "1", "b")
 	wantStory(t, dir, "acquired 1 b")
 }

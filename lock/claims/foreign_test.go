@@ -40,13 +40,9 @@ func TestForeignFile(t *testing.T) {
 	c.at = end
 	for i := range 3 {
 		ended, err := manager(dir, c).Reap(t.Context())
-		if err != nil || len(ended) != max(0, 1-i) {
-			t.Errorf("reaped %v, %v", ended, err)
-		}
+		that(t, err == nil && len(ended) == max(0, 1-i), "reaped %v, %v", ended, err)
 	}
-	if exists(lockFile(dir, "1")) {
-		t.Error("the file is still there")
-	}
+	that(t, !exists(lockFile(dir, "1")), "the file is still there")
 	wantStory(t, dir, "acquired 2 us", "reaped 1 them")
 
 	c.add(1)
@@ -97,9 +93,7 @@ func TestHostileFileOfClaim(t *testing.T) {
 	claim(t, m, "2", "a")
 	noErr(t, m.Release(t.Context(), "2", "a"))
 	_, err := m.Reap(t.Context())
-	if !errors.Is(err, claims.ErrFiles) || !strings.Contains(err.Error(), lockFile(dir, "1")) {
-		t.Errorf("Reap: %v", err)
-	}
+	that(t, errors.Is(err, claims.ErrFiles) && strings.Contains(err.Error(), lockFile(dir, "1")), "Reap: %v", err)
 	wantErr(t, errOf(m.Refresh(t.Context(), "1", "a")), claims.ErrFiles, "Refresh")
 	equal(t, read(t, lockFile(dir, "1")), "garbage", "the file was replaced")
 	check(t, os.Remove(lockFile(dir, "1")))

@@ -20,9 +20,7 @@ func TestFormat(t *testing.T) {
 	}
 	c.add(time.Minute)
 	check(t, m.Release(t.Context(), "1.2.3", "agent-7"))
-	if exists(lockFile(dir, "1.2.3")) {
-		t.Error("the file is still there after the release")
-	}
+	that(t, !exists(lockFile(dir, "1.2.3")), "the file is still there after the release")
 	claim(t, m, "1.2.3", "agent-7")
 	c.add(claims.DefaultLifetime)
 	check(t, errOf(m.Reap(t.Context())))
@@ -56,9 +54,7 @@ func TestOtherProgramsEvents(t *testing.T) {
 		{NodeID: "1.2.3", Owner: "agent-uuid-1234", AcquiredAt: at("2024-01-15T10:30:00Z"), ExpiresAt: at("2024-01-15T10:35:00Z")},
 		{NodeID: "1.10", Owner: "b", AcquiredAt: at("2024-01-15T10:30:00Z"), ExpiresAt: at("2024-01-15T10:35:00.5Z")},
 	}
-	if len(active) != 2 || !same(active[0], want[0]) || !same(active[1], want[1]) {
-		t.Errorf("active: %v, want %v", active, want)
-	}
+	that(t, len(active) == 2 && same(active[0], want[0]) && same(active[1], want[1]), "active: %v, want %v", active, want)
 	check(t, errOf(m.Reap(t.Context())))
 	if got := inFiles(t, dir); !maps.EqualFunc(got, map[string]claims.Claim{"1.2.3": want[0], "1.10": want[1]}, same) {
 		t.Errorf("files: %v", got)
@@ -92,8 +88,6 @@ func TestFormat_UTC(t *testing.T) {
 	m.Now = func() time.Time { return c.now().In(time.FixedZone("", 2*60*60)) }
 	claim(t, m, "1", "a")
 	for _, text := range []string{read(t, filepath.Join(dir, "ledger", "event-000001.json")), read(t, lockFile(dir, "1"))} {
-		if !strings.Contains(text, `"2024-01-15T10:30:00.123456789Z"`) || strings.Contains(text, "+02:00") {
-			t.Errorf("%s", text)
-		}
+		that(t, strings.Contains(text, `"2024-01-15T10:30:00.123456789Z"`) && !strings.Contains(text, "+02:00"), "%s", text)
 	}
 }

@@ -47,9 +47,7 @@ func FuzzEvents(f *testing.F) {
 			t.Errorf("looking changed\n%v to\n%v", all, after)
 		}
 		if err != nil {
-			if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), "event-00000") {
-				t.Errorf("the error is %v", err)
-			}
+			that(t, errors.Is(err, ledger.ErrDamaged) && strings.Contains(err.Error(), "event-00000"), "the error is %v", err)
 			if _, err := m.Claim(t.Context(), "7", "c"); !errors.Is(err, ledger.ErrDamaged) || len(events(t, dir)) != 3 {
 				t.Errorf("claimed: %v", err)
 			}
@@ -61,9 +59,7 @@ func FuzzEvents(f *testing.F) {
 		for _, c := range active {
 			got[c.NodeID] = c
 		}
-		if !maps.EqualFunc(got, want, same) {
-			t.Errorf("active:\n%v, want\n%v\nof %s, %s", got, want, one, two)
-		}
+		that(t, maps.EqualFunc(got, want, same), "active:\n%v, want\n%v\nof %s, %s", got, want, one, two)
 		// Whoever claims next has what nobody has, and nothing else.
 		_, had := want["1"]
 		if _, err := m.Claim(t.Context(), "1", "c"); had != errors.Is(err, claims.ErrClaimed) || !had && err != nil {
@@ -150,9 +146,7 @@ func FuzzNode(f *testing.F) {
 		got, err := m.Claim(t.Context(), node, owner)
 		all := lying(t, dir)
 		if err != nil {
-			if len(all) > 0 {
-				t.Errorf("%q by %q is refused (%v), and there is %v", node, owner, err, all)
-			}
+			that(t, len(all) == 0, "%q by %q is refused (%v), and there is %v", node, owner, err, all)
 			return
 		}
 		if got.NodeID != node || got.Owner != owner || len(all) != 2 || all["locks/"+node+".lock"] == "" || !slices.Equal(story(t, dir), []string{"acquired " + node + " " + owner}) {

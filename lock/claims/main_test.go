@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 var (
 	play    = testkit.Start
 	check   = testkit.Check
+	that    = testkit.That
 	errOf   = testkit.ErrOf
 	noErr   = testkit.NoErr
 	wantErr = testkit.WantErr

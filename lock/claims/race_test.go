@@ -27,9 +27,7 @@ func TestOldViews(t *testing.T) {
 	first := claim(t, a, "1", "a")
 	_, err := b.Claim(t.Context(), "1", "b")
 	var claimed *claims.ClaimedError
-	if !errors.As(err, &claimed) || !same(claimed.Claim, first) {
-		t.Errorf("the second claim: %v", err)
-	}
+	that(t, errors.As(err, &claimed) && same(claimed.Claim, first), "the second claim: %v", err)
 	c.add(claims.DefaultLifetime)
 	for _, m := range []*claims.Manager{a, b} {
 		if _, ok, err := m.IsClaimed("1"); ok || err != nil {
@@ -130,9 +128,7 @@ func TestClaimantProcesses(t *testing.T) {
 			t.Error(answer)
 		}
 	}
-	if len(winners) != 1 {
-		t.Errorf("%d have it", len(winners))
-	}
+	equal(t, len(winners), 1, "have it")
 	wantStory(t, dir, winners...)
 }
 
@@ -173,9 +169,7 @@ func TestReapers(t *testing.T) {
 			}
 		}
 		for line, n := range times {
-			if n != 1 {
-				t.Errorf("%s: %d times", line, n)
-			}
+			that(t, n == 1, "%s: %d times", line, n)
 		}
 		if len(times) != nodes || ended != nodes || len(inFiles(t, dir)) != 0 {
 			t.Errorf("%d were reaped, by their word %d; want %d; files: %v", len(times), ended, nodes, inFiles(t, dir))

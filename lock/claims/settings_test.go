@@ -90,9 +90,7 @@ func TestNames(t *testing.T) {
 			errs = append(errs, err)
 		}
 		for _, err := range errs {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("node %.50q, owner %.50q: %v", node, owner, err)
-			}
+			that(t, errors.Is(err, lock.ErrInvalidName), "node %.50q, owner %.50q: %v", node, owner, err)
 		}
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 			t.Errorf("node %.50q, owner %.50q: written: %v, %v", node, owner, entries, err)
@@ -147,9 +145,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("a folder that is missing: %v", err)
 		}
 	}
-	if exists(missing.Dir) {
-		t.Error("the folder was made")
-	}
+	that(t, !exists(missing.Dir), "the folder was made")
 	noErr(t, errOf(missing.Claim(t.Context(), "1", "a")), "the first claim of a proof")
 	nowhere := &claims.Manager{Dir: filepath.Join(dir, "no", "proof")}
 	if _, err := nowhere.Claim(t.Context(), "1", "a"); !errors.Is(err, fs.ErrNotExist) || exists(filepath.Join(dir, "no")) {

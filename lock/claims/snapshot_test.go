@@ -83,9 +83,7 @@ func TestSnapshot_GoldenRead(t *testing.T) {
 	for _, name := range []string{"snapshot", "snapshot-later"} {
 		dir, c := snapshotted(t)
 		write(t, snapshotFile(dir), read(t, "testdata/"+name))
-		if !used(t, dir, c, "1") {
-			t.Errorf("%s is not used", name)
-		}
+		that(t, used(t, dir, c, "1"), "%s is not used", name)
 	}
 }
 
@@ -216,9 +214,7 @@ func TestSnapshot_When(t *testing.T) {
 	}
 	fill(t, dir, 99)
 	claim(t, m, "5", "a") // with event 1 it makes two claims
-	if exists(snapshotFile(dir)) {
-		t.Error("a snapshot of 99 events")
-	}
+	that(t, !exists(snapshotFile(dir)), "a snapshot of 99 events")
 	fill(t, dir, 102)
 	if _, err := m.Active(); err != nil || exists(snapshotFile(dir)) {
 		t.Errorf("a reader has left a snapshot, or %v", err)
@@ -255,9 +251,7 @@ func TestSnapshot_NotWritten(t *testing.T) {
 		if got, _ := filepath.Glob(filepath.Join(dir, "ledger", ".event-*")); len(got) > 0 && name == ".claims" {
 			t.Errorf("%q is left", got)
 		}
-		if name != ".claims" && exists(snapshotFile(dir)) {
-			t.Error("written all the same")
-		}
+		that(t, name == ".claims" || !exists(snapshotFile(dir)), "written all the same")
 	}
 }
 

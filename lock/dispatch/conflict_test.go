@@ -109,13 +109,9 @@ func TestAcquire_PIDReuseObservable(t *testing.T) {
 		GardenID: id, PID: os.Getpid(), Hostname: host, CreatedAt: "2001-02-03T04:05:06.789Z",
 		Nonce: "00ff00ff00ff00ff", Owner: "entwurf_v2", LockPath: lockPath(dir), // and not the path that it names
 	}
-	if c.Holder == nil || *c.Holder != want {
-		t.Errorf("holder is %+v, want %+v", c.Holder, want)
-	}
+	that(t, c.Holder != nil && *c.Holder == want, "holder is %+v, want %+v", c.Holder, want)
 	for _, part := range []string{fmt.Sprint("pid ", os.Getpid()), host, want.CreatedAt, "by hand"} {
-		if !strings.Contains(c.Detail, part) {
-			t.Errorf("no %q in: %s", part, c.Detail)
-		}
+		that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 	}
 	release(t, c.Holder, dispatch.OutcomeNotOwned) // what a conflict shows is not ours
 }
@@ -171,9 +167,7 @@ func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
 				t.Errorf("holder is %+v, want none", *c.Holder)
 			}
 			for _, part := range []string{"file written 2001-02-03", "by hand"} {
-				if !strings.Contains(c.Detail, part) {
-					t.Errorf("no %q in: %s", part, c.Detail)
-				}
+				that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 			}
 		})
 	}
@@ -239,13 +233,9 @@ func TestAcquire_MarkerAge(t *testing.T) {
 	age(t, marker)
 	c := conflict(t, dir)
 	for _, part := range []string{marker + " (marker written 2001-02-03T04:05:06.000Z)", "remove the marker"} {
-		if !strings.Contains(c.Detail, part) {
-			t.Errorf("no %q in: %s", part, c.Detail)
-		}
+		that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 	}
-	if strings.Contains(c.Detail, "file written") {
-		t.Errorf("the claim's age is in: %s", c.Detail)
-	}
+	that(t, !strings.Contains(c.Detail, "file written"), "the claim's age is in: %s", c.Detail)
 }
 
 // TestAcquire_NotAFile: nor is what is no file at all, and nobody hangs on it.

@@ -27,9 +27,7 @@ func wantSystemError(t *testing.T, locks dispatch.Locks, want ...error) {
 		return
 	}
 	var conflict *dispatch.ConflictError
-	if errors.As(err, &conflict) {
-		t.Errorf("%v is no conflict", err)
-	}
+	that(t, !errors.As(err, &conflict), "%v is no conflict", err)
 	for _, w := range want {
 		if errors.Is(err, w) {
 			return
@@ -108,9 +106,7 @@ func TestAcquire_ValidID(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if claim.GardenID != good || claim.LockPath != filepath.Join(dir, good+".lock") {
-			t.Errorf("%q: claimed %+v", good, claim)
-		}
+		that(t, claim.GardenID == good && claim.LockPath == filepath.Join(dir, good+".lock"), "%q: claimed %+v", good, claim)
 		var conflict *dispatch.ConflictError
 		if _, err := locks.Acquire(t.Context(), good); !errors.As(err, &conflict) || conflict.Holder == nil || conflict.Holder.GardenID != good {
 			t.Errorf("%q: the second time: %v", good, err)
@@ -156,9 +152,7 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 		cancel()
 		claim, err := dispatch.Locks{Dir: dir}.Acquire(ctx, id)
 		var conflict *dispatch.ConflictError
-		if !errors.Is(err, context.Canceled) || errors.As(err, &conflict) {
-			t.Errorf("%+v, %v", claim, err)
-		}
+		that(t, errors.Is(err, context.Canceled) && !errors.As(err, &conflict), "%+v, %v", claim, err)
 		equal(t, contents(t, dir), "", "left behind")
 	})
 }

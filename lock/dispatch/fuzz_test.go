@@ -122,9 +122,7 @@ func FuzzID(f *testing.F) {
 		defer os.RemoveAll(dir)
 		claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
 		if err != nil {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("%q: %v", id, err)
-			}
+			that(t, errors.Is(err, lock.ErrInvalidName), "%q: %v", id, err)
 			if entries, err := os.ReadDir(top); err != nil || len(entries) > 0 {
 				t.Errorf("%q is refused, and there is %v, %v", id, entries, err)
 			}
@@ -134,9 +132,7 @@ func FuzzID(f *testing.F) {
 		if got := fmt.Sprint(entries); got != "[- "+id+".lock - "+id+".lock.flock]" || claim.LockPath != filepath.Join(dir, id+".lock") {
 			t.Errorf("%q made %s, at %s", id, got, claim.LockPath)
 		}
-		if !dispatch.DefaultID.MatchString(id) {
-			t.Errorf("%q was taken", id)
-		}
+		that(t, dispatch.DefaultID.MatchString(id), "%q was taken", id)
 		release(t, claim, dispatch.OutcomeReleased)
 	})
 }

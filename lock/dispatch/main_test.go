@@ -64,6 +64,7 @@ var become func(uid string) error
 
 var (
 	check    = testkit.Check
+	that     = testkit.That
 	errOf    = testkit.ErrOf
 	noErr    = testkit.NoErr
 	contains = testkit.Contains

@@ -47,9 +47,7 @@ func said(t *testing.T, c *testkit.Child, order string, want ...string) {
 	t.Helper()
 	answer := c.Say(order)
 	for _, part := range want {
-		if !strings.Contains(answer, part) {
-			t.Errorf("%s: %s; want %q in it", order, answer, part)
-		}
+		that(t, strings.Contains(answer, part), "%s: %s; want %q in it", order, answer, part)
 	}
 }
 
@@ -147,9 +145,7 @@ func TestAcquire_Unreadable(t *testing.T) {
 		t.Fatalf("%+v, %v; want a conflict", claim, err)
 	}
 	for _, part := range []string{lockPath(dir), "'s, with mode 0000", "not for this user to read", "ask that user, or root"} {
-		if !strings.Contains(c.Detail, part) {
-			t.Errorf("no %q in: %s", part, c.Detail)
-		}
+		that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 	}
 }
 

@@ -25,6 +25,8 @@ func pausing(t *testing.T) (c elect.Candidate, failures chan error) {
 
 var (
 	check   = testkit.Check
+	that    = testkit.That
+	errOf   = testkit.ErrOf
 	noErr   = testkit.NoErr
 	wantErr = testkit.WantErr
 )
@@ -54,9 +56,7 @@ func TestCampaignsAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || turn != 4 {
-		t.Errorf("%v after %d turns", err, turn)
-	}
+	that(t, err == nil && turn == 4, "%v after %d turns", err, turn)
 	equal(t, <-failures, mine, "first failure")
 	wantErr(t, <-failures, context.Canceled, "second failure")
 	if err := <-failures; !errors.Is(err, lock.ErrLost) {
@@ -72,14 +72,10 @@ func TestResigns(t *testing.T) {
 	err := c.Run(ctx, func(ctx context.Context) error {
 		cancel(why)
 		<-ctx.Done()
-		if _, err := c.Locker.TryAcquire(t.Context(), key); err == nil {
-			t.Error("another leads while it does")
-		}
+		that(t, errOf(c.Locker.TryAcquire(t.Context(), key)) != nil, "another leads while it does")
 		return ctx.Err()
 	})
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-		t.Errorf("error is %v", err)
-	}
+	that(t, errors.Is(err, context.Canceled) && errors.Is(err, why), "error is %v", err)
 	held := must(c.Locker.TryAcquire(t.Context(), key))(t)
 
 	// While it waits for the lock, and while it pauses.
@@ -124,25 +120,17 @@ func TestLeaders(t *testing.T) {
 		check(t, err)
 		switch seen++; seen {
 		case 1:
-			if e != nil {
-				t.Errorf("%+v leads", e)
-			}
+			that(t, e == nil, "%+v leads", e)
 			held = must(c.Locker.Acquire(ctx, key))(t)
 		case 2:
-			if e == nil || e.Info == nil || e.Info.PID != os.Getpid() {
-				t.Errorf("%+v leads", e)
-			}
+			that(t, e != nil && e.Info != nil && e.Info.PID == os.Getpid(), "%+v leads", e)
 			check(t, held.Release())
 		case 3:
-			if e != nil {
-				t.Errorf("%+v leads", e)
-			}
+			that(t, e == nil, "%+v leads", e)
 			cancel()
 		}
 	}
-	if seen != 3 {
-		t.Errorf("%d changes", seen)
-	}
+	equal(t, seen, 3, "changes")
 }
 
 // Whoever leads writes with the fence, which grows with each leader.

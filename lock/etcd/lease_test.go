@@ -225,9 +225,7 @@ func TestClockIsSet(t *testing.T) {
 			if costs := forward && !tells; !costs {
 				looks := clock.looks.Load()
 				eventually(t, "the clock is looked at", func() bool { return clock.looks.Load() > looks+3 })
-				if isLost(held) {
-					t.Errorf("lost by a jump: forward %v, of a system that tells of sleep: %v", forward, tells)
-				}
+				that(t, !isLost(held), "lost by a jump: forward %v, of a system that tells of sleep: %v", forward, tells)
 				clock.add(lease)
 			}
 			await(t, "Lost", held.Lost())
@@ -308,9 +306,7 @@ func TestRevokedAtOnce(t *testing.T) {
 	check(t, errOf(admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	next.Store(true)
 	check(t, acquire(t, l, key()).Release())
-	if next.Load() {
-		t.Error("nothing was put under the next lease")
-	}
+	that(t, !next.Load(), "nothing was put under the next lease")
 }
 
 // TestDeletedByHand: of a holder, a reader and a waiter.
@@ -338,9 +334,7 @@ func TestOptions(t *testing.T) {
 	c := server.client(t)
 	for _, o := range []etcd.Options{{}, {Client: c, Lease: -1}, {Client: c, Lease: time.Second - 1}} {
 		l, err := etcd.Open(limited(t), o)
-		if l != nil {
-			t.Errorf("%+v: opened", o)
-		}
+		that(t, l == nil, "%+v: opened", o)
 		wantIs(t, err, lock.ErrInvalidName)
 	}
 	a, b := open(t, etcd.Options{Prefix: "a/"}), open(t, etcd.Options{Prefix: "b/", Cmd: `{"a test"}`})
@@ -362,9 +356,7 @@ func TestOptions(t *testing.T) {
 	wantNoKeys(t, c, "a/")
 	wantNoKeys(t, c, "b/")
 	_, err := a.Acquire(limited(t), k)
-	if err == nil {
-		t.Error("acquired of a Locker that is closed")
-	}
+	that(t, err != nil, "acquired of a Locker that is closed")
 	a.Close()
 }
 

@@ -29,9 +29,7 @@ func TestLongestNames(t *testing.T) {
 func TestLeaseIsRoundedUp(t *testing.T) {
 	l := open(t, etcd.Options{Lease: 2500 * time.Millisecond})
 	answer := must(server.client(t).TimeToLive(limited(t), clientv3.LeaseID(l.LeaseID())))(t)
-	if answer.GrantedTTL < 3 {
-		t.Errorf("%d seconds", answer.GrantedTTL)
-	}
+	that(t, answer.GrantedTTL >= 3, "%d seconds", answer.GrantedTTL)
 }
 
 // TestHoldsForgotten: a lease does not keep what is held no more.
@@ -63,9 +61,7 @@ func TestRevokedIsNotRevoked(t *testing.T) {
 	wantIs(t, held.Release(), lock.ErrLost)
 	eventually(t, "it hears that the lease has gone", l.LeaseLost)
 	l.Close() // which waits for what is still asked
-	if asked.Load() {
-		t.Error("the lease was revoked once more")
-	}
+	that(t, !asked.Load(), "the lease was revoked once more")
 }
 
 // TestEpochGrows: an answer that is late does not set it back.
@@ -104,7 +100,5 @@ func TestListStrange(t *testing.T) {
 			t.Errorf("%v, %+v", e.Key, e.Info)
 		}
 	}
-	if n != 2 {
-		t.Errorf("%d are listed, want two", n)
-	}
+	equal(t, n, 2, "are listed")
 }

@@ -80,9 +80,7 @@ func TestRequestLateAndCancelled(t *testing.T) {
 		await(t, "the request", late)
 		cancel()
 		o := await(t, "the end", came)
-		if o.held != nil {
-			t.Errorf("%s: a hold", name)
-		}
+		that(t, o.held == nil, "%s: a hold", name)
 		wantIs(t, o.err, context.Canceled)
 		check(t, arrive())
 		eventually(t, "the key is deleted", func() bool { return count(t, admin, folder(k)) == 0 })
@@ -130,9 +128,7 @@ func TestNeverAnswered(t *testing.T) {
 		}
 	})
 	_, err := l.Acquire(limited(t), key())
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrTimeout) {
-		t.Errorf("error is %v", err)
-	}
+	that(t, err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, lock.ErrTimeout), "error is %v", err)
 	w.set(func(w *wire) { w.unary = nil })
 }
 
@@ -268,9 +264,7 @@ func TestFewNames(t *testing.T) {
 		names[held.Own()] = true
 		check(t, held.Release())
 	}
-	if len(names) != 1 {
-		t.Errorf("%d names: %v", len(names), names)
-	}
+	equal(t, len(names), 1, "names:", names)
 }
 
 // TestAnswerToEpochLost: the epoch of the Locker is another than it knows.
@@ -310,9 +304,7 @@ func TestReleaseUnconfirmed(t *testing.T) {
 	wantIs(t, context.Cause(ctx), lock.ErrLost)
 	check(t, held.Release())
 	admin := server.client(t)
-	if n := count(t, admin, folder(k)); n != 1 {
-		t.Errorf("%d keys, while nobody can delete it", n)
-	}
+	equal(t, count(t, admin, folder(k)), 1, "keys, while nobody can delete it")
 	w.set(func(*wire) { cut = false })
 	eventually(t, "the key is deleted", func() bool { return count(t, admin, folder(k)) == 0 })
 }

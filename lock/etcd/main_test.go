@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 
 var (
 	check = testkit.Check
+	that  = testkit.That
 	errOf = testkit.ErrOf
 	noErr = testkit.NoErr
 )
@@ -126,9 +127,7 @@ func acquire(t testing.TB, l lock.Locker, k lock.Key) *etcd.Hold {
 func wantIs(t testing.TB, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Errorf("error %v does not match %q", err, target)
-		}
+		that(t, errors.Is(err, target), "error %v does not match %q", err, target)
 	}
 }
 
@@ -192,9 +191,7 @@ func count(t testing.TB, c *clientv3.Client, prefix string) int {
 
 func wantNoKeys(t testing.TB, c *clientv3.Client, prefix string) {
 	t.Helper()
-	if n := count(t, c, prefix); n != 0 {
-		t.Errorf("%d keys are left below %s", n, prefix)
-	}
+	equal(t, count(t, c, prefix), 0, "keys are left below", prefix)
 }
 
 // holder acquires and releases one lock as it is told, and says when it is lost.

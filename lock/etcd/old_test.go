@@ -30,9 +30,7 @@ func TestInstalledServer(t *testing.T) {
 	held := acquire(t, l, k)
 	waits := begin(other, limited(t), k)
 	untilWaiting(t, l, k, 1)
-	if _, err := l.TryAcquire(limited(t), k); err == nil {
-		t.Error("two have the lock")
-	}
+	that(t, errOf(l.TryAcquire(limited(t), k)) != nil, "two have the lock")
 	check(t, held.Release())
 	next := await(t, "the lock", waits).mustHave(t)
 	if next.Created() <= held.Created() {

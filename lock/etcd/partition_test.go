@@ -68,9 +68,7 @@ func partition(t *testing.T, n *network, c *cluster, isLeader bool) {
 	came := make(chan outcome, 1)
 	go func() {
 		h, err := other.Acquire(limited(t), k)
-		if err == nil && ctx.Err() == nil {
-			t.Error("two have the lock, and both believe so")
-		}
+		that(t, err != nil || ctx.Err() != nil, "two have the lock, and both believe so")
 		hadAt <- time.Now()
 		came <- outcome{h, err}
 	}()
@@ -104,9 +102,7 @@ func partition(t *testing.T, n *network, c *cluster, isLeader bool) {
 	}
 	select {
 	case o := <-tried:
-		if o.err == nil {
-			t.Error("a lock of a minority")
-		}
+		that(t, o.err != nil, "a lock of a minority")
 		tried <- o
 	default:
 	}

@@ -163,9 +163,7 @@ func TestToken(t *testing.T) {
 	wantNoKeys(t, admin, folder(k))
 
 	_, err = etcd.Open(limited(t), etcd.Options{Client: l.(own).client, Prefix: "elsewhere/"})
-	if err == nil {
-		t.Error("opened where the user may not write")
-	}
+	that(t, err != nil, "opened where the user may not write")
 }
 
 func TestList(t *testing.T) {

@@ -163,17 +163,13 @@ func TestLocked(t *testing.T) {
 		complains(t, err, lock.ErrReentrant)
 		return failure
 	})
-	if err != failure {
-		t.Errorf("got %v, want the function's own error as it is", err)
-	}
+	that(t, err == failure, "got %v, want the function's own error as it is", err)
 	for _, expected := range []int64{2, 4} {
 		if _, err := kept.AppendIfSequence(expected, []byte("5")); err == nil || errors.Is(err, ledger.ErrSequenceMismatch) {
 			t.Errorf("a Writer without a lock: %v", err)
 		}
 	}
-	if _, err := kept.Append([]byte("5")); err == nil {
-		t.Error("a Writer without a lock has appended")
-	}
+	that(t, errOf(kept.Append([]byte("5"))) != nil, "a Writer without a lock has appended")
 	holds(t, l, "1", "2", "3", "4")
 }
 
@@ -189,9 +185,7 @@ func TestAppend_LockRemoved(t *testing.T) {
 		lost = lost || e.Kind == lock.EventLost
 	}
 	appends(t, l, "2", 2)
-	if !lost {
-		t.Error("the observer was not told")
-	}
+	that(t, lost, "the observer was not told")
 	if n, err := l.AppendIfSequence(background, []byte("3"), 2); n != 3 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -233,9 +227,7 @@ func TestAppend_Synced(t *testing.T) {
 	}
 	synced, l.NoSync = nil, true
 	appends(t, l, "5", 5)
-	if len(synced) > 0 {
-		t.Errorf("without sync: synced %q", synced)
-	}
+	that(t, len(synced) == 0, "without sync: synced %q", synced)
 }
 
 // TestAppend_Timeout: a wait has a limit, unless the caller says otherwise.

@@ -76,9 +76,7 @@ func TestBatch_FinishedFirst(t *testing.T) {
 	l := decided(t, 2, 1, 0)
 	_, err := l.AppendIfSequence(background, []byte("1"), 3)
 	var mismatch *ledger.SequenceError
-	if !errors.As(err, &mismatch) || mismatch.Actual != 5 {
-		t.Errorf("got %v, want that it is at 5", err)
-	}
+	that(t, errors.As(err, &mismatch) && mismatch.Actual == 5, "got %v, want that it is at 5", err)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`)
 }
 
@@ -124,9 +122,7 @@ func TestBatch_Golden(t *testing.T) {
 		}
 	}
 	want := strings.Replace(strings.Replace(golden(t, "batch"), "3", "300", 1), "GOLDENGOLDENGOLDENGOLDENGO", "[A-Z2-7]{26}", 1)
-	if !regexp.MustCompile("^" + want + "$").Match(got) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	that(t, regexp.MustCompile("^"+want+"$").Match(got), "got %q, want %q", got, want)
 }
 
 // TestBatch_Killed: a writer is killed when it has decided, a few times over. What it
@@ -147,9 +143,7 @@ func TestBatch_Killed(t *testing.T) {
 		}
 		check(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }))
 		n, err := l.Sequence()
-		if err != nil || n%300 != 0 || n == 0 {
-			t.Errorf("%d events, %v", n, err)
-		}
+		that(t, err == nil && n%300 == 0 && n != 0, "%d events, %v", n, err)
 		var want []string
 		for _, event := range numbered(0, int(n)) {
 			want = append(want, string(event))
@@ -269,9 +263,7 @@ func TestSweep_OthersData(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
-	if _, err := os.Lstat(at(l, ".event-x.tmp")); err == nil {
-		t.Error("the temporary file is there")
-	}
+	that(t, errOf(os.Lstat(at(l, ".event-x.tmp"))) != nil, "the temporary file is there")
 }
 
 // TestBatch_InTheWay: what another has put where the decision is to be stays as it is, and

@@ -59,9 +59,7 @@ func TestAppend_NoRoom(t *testing.T) {
 	l := filled(t, 2)
 	c, line := start(t, "limited", l.Dir)
 	c.Kill()
-	if strings.Count(line, "file too large") != 2 || !strings.Contains(line, at(l, ".event-")) {
-		t.Errorf("the errors: %s", line)
-	}
+	that(t, strings.Count(line, "file too large") == 2 && strings.Contains(line, at(l, ".event-")), "the errors: %s", line)
 	equal(t, files(t, l), "event-000001.json event-000002.json", "left behind")
 	appends(t, l, "3", 3)
 	holds(t, l, "1", "2", "3")
@@ -116,9 +114,7 @@ func TestAppend_DiskFull(t *testing.T) {
 					failed++
 				}
 			}
-			if free == 0 && failed == 0 {
-				t.Error("the disk was not full")
-			}
+			that(t, free != 0 || failed != 0, "the disk was not full")
 			check(t, os.RemoveAll(ballast))
 			holds(t, l, want...)
 			if got := files(t, l); strings.Contains(got, "tmp") || strings.Contains(got, "batch") || strings.Contains(got, "lock") {
@@ -186,9 +182,7 @@ func TestAppend_NotPermitted(t *testing.T) {
 	appends(t, l, "1", 1)
 	appends(t, l, "2", 2)
 	_, line := start(t, "nobody", dir)
-	if !strings.HasPrefix(line, "read 2 of 2; ") || !strings.Contains(line, "permission denied") {
-		t.Errorf("nobody: %s", line)
-	}
+	that(t, strings.HasPrefix(line, "read 2 of 2; ") && strings.Contains(line, "permission denied"), "nobody: %s", line)
 	holds(t, l, "1", "2")
 }
 
@@ -200,17 +194,13 @@ func TestLedger_Makes(t *testing.T) {
 	if _, err := l.Sequence(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no ledger in proof") {
 		t.Error(err)
 	}
-	if _, err := os.Stat("proof"); err == nil {
-		t.Error("reading made a folder")
-	}
+	that(t, errOf(os.Stat("proof")) != nil, "reading made a folder")
 	appends(t, l, "1", 1)
 	holds(t, l, "1")
 	appends(t, ledger.Ledger{Dir: "other/"}, "1", 1)
 	_, err := ledger.Ledger{Dir: "absent/proof"}.Append(background, []byte("1"))
 	complains(t, err, fs.ErrNotExist, "make it first")
-	if _, err := os.Stat("absent"); err == nil {
-		t.Error("the folder above was made")
-	}
+	that(t, errOf(os.Stat("absent")) != nil, "the folder above was made")
 }
 
 // TestLedger_NoFolder: the folder above the ledger's must be there, and be one.

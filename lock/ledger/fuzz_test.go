@@ -72,9 +72,7 @@ func FuzzFolder(f *testing.F) {
 		if e, p, _, _ := told(l); e != events || p != problems {
 			t.Errorf("told\n%s%s, and then\n%s%s", events, problems, e, p)
 		}
-		if damaged != wrong {
-			t.Errorf("reading tells\n%s, verifying\n%s", events, problems)
-		}
+		that(t, damaged == wrong, "reading tells\n%s, verifying\n%s", events, problems)
 		if after, _ := os.ReadFile(at(l, ".head")); !bytes.Equal(after, head) {
 			t.Errorf("reading changed the hint to %q", after)
 		}
@@ -83,9 +81,7 @@ func FuzzFolder(f *testing.F) {
 		last, err := l.Append(background, []byte(`"new"`))
 		after := lying(t, l)
 		if err != nil {
-			if !errors.Is(err, ledger.ErrDamaged) && !errors.Is(err, ledger.ErrPrefix) {
-				t.Errorf("appending: %v", err)
-			}
+			that(t, errors.Is(err, ledger.ErrDamaged) || errors.Is(err, ledger.ErrPrefix), "appending: %v", err)
 			same(t, before, after, func(name string) bool { return strings.HasPrefix(name, ".event-") && strings.HasSuffix(name, ".tmp") })
 			return
 		}

@@ -115,9 +115,7 @@ func TestEvents_Aliens(t *testing.T) {
 	for _, name := range aliens {
 		contains(t, all, at(l, name)+":", name, "is not named")
 	}
-	if len(named) != len(aliens) || read != 2 {
-		t.Errorf("%d events, and:\n%s", read, all)
-	}
+	that(t, len(named) == len(aliens) && read == 2, "%d events, and:\n%s", read, all)
 	for _, n := range []int64{0, -1, -1 << 63} {
 		_, err := l.Read(n)
 		complains(t, err, fs.ErrNotExist)
@@ -180,9 +178,7 @@ func TestAppend_ManyEvents(t *testing.T) {
 		appends(t, l, "1", n)
 	}
 	for event, err := range l.Events(999997) {
-		if err != nil || event.Sequence > 1000002 {
-			t.Errorf("%d: %v", event.Sequence, err)
-		}
+		that(t, err == nil && event.Sequence <= 1000002, "%d: %v", event.Sequence, err)
 	}
 	want := "event-1000000.json event-1000001.json event-1000002.json event-999998.json event-999999.json"
 	equal(t, files(t, l), want)

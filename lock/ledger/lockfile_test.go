@@ -88,9 +88,7 @@ func TestAppend_OthersLock(t *testing.T) {
 			_, err = l.Append(background, []byte("2"))
 			complains(t, err, lock.ErrTimeout, theirs.names...)
 			var locked *lock.LockedError
-			if !errors.As(err, &locked) || locked.Path != path {
-				t.Errorf("%+v", locked)
-			}
+			that(t, errors.As(err, &locked) && locked.Path == path, "%+v", locked)
 			after, err := os.Lstat(path)
 			if err != nil || !os.SameFile(before, after) || after.Size() != before.Size() || after.ModTime() != before.ModTime() {
 				t.Errorf("their lock was touched: %v, %v", after, err)
@@ -149,8 +147,6 @@ func TestAppend_DeadHolder(t *testing.T) {
 	var seen []lock.EventKind
 	l.Observe = func(e lock.Event) { seen = append(seen, e.Kind) }
 	appends(t, l, "2", 2)
-	if !slices.Contains(seen, lock.EventReclaimed) {
-		t.Errorf("observed %v, and not that it was reclaimed", seen)
-	}
+	that(t, slices.Contains(seen, lock.EventReclaimed), "observed %v, and not that it was reclaimed", seen)
 	holds(t, l, `"held"`, "2")
 }

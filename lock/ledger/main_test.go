@@ -40,6 +40,7 @@ func forever() error {
 
 var (
 	check      = testkit.Check
+	that       = testkit.That
 	errOf      = testkit.ErrOf
 	noErr      = testkit.NoErr
 	wantErr    = testkit.WantErr
@@ -156,9 +157,7 @@ func holds(t *testing.T, l ledger.Ledger, want ...string) {
 		}
 		got = append(got, string(event.Data))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the ledger holds %q, want %q", got, want)
-	}
+	that(t, slices.Equal(got, want), "the ledger holds %q, want %q", got, want)
 	if n, err := l.Sequence(); err != nil || n != int64(len(want)) {
 		t.Errorf("the last event is %d, %v; want %d", n, err, len(want))
 	}
@@ -185,8 +184,6 @@ func complains(t *testing.T, err, target error, want ...string) {
 		return
 	}
 	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("error %q does not say %q", err, w)
-		}
+		that(t, strings.Contains(err.Error(), w), "error %q does not say %q", err, w)
 	}
 }

@@ -60,9 +60,7 @@ func TestLedger_SecondPrefix(t *testing.T) {
 				complains(t, err, ledger.ErrPrefix)
 				n++
 			}
-			if n != 1 {
-				t.Errorf("hint %v, after %d: %d events or errors, want one error", hint, after, n)
-			}
+			that(t, n == 1, "hint %v, after %d: %d events or errors, want one error", hint, after, n)
 		}
 		holds(t, l, "1")
 		if hint {

@@ -80,9 +80,7 @@ func TestEvents_Gap(t *testing.T) {
 		}
 		want := []int64{1, 2, 1000, greatest}
 		if after == 2 { // nobody looks further than a few, without a sign
-			if len(read) > 0 || len(errs) > 0 {
-				t.Errorf("behind %d: %v, %v", after, read, errs)
-			}
+			that(t, len(read) == 0 && len(errs) == 0, "behind %d: %v, %v", after, read, errs)
 			continue
 		}
 		if !slices.Equal(read, want[after:]) || len(errs) != 2 {
@@ -147,9 +145,7 @@ func TestBatch_NothingGivenUp(t *testing.T) {
 	err := l.Locked(background, func(_ context.Context, w *ledger.Writer) error {
 		for range 2 { // the second one has to finish first
 			n, err := w.Append([]byte(`"a"`), []byte(`"b"`), []byte(`"c"`))
-			if n != 0 || err == nil {
-				t.Errorf("appended %d, %v", n, err)
-			}
+			that(t, n == 0 && err != nil, "appended %d, %v", n, err)
 			if got := files(t, l); strings.Count(got, ".tmp") != 2 || !strings.HasPrefix(got, ".batch ") {
 				t.Errorf("there are %s", got)
 			}

@@ -71,9 +71,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("got %+v, want %v", p, want)
 		}
 	}
-	if len(problems) != 8 {
-		t.Errorf("%d problems: %v", len(problems), problems)
-	}
+	equal(t, len(problems), 8, "problems:", problems)
 
 	check(t, os.Rename(at(l, "event-3.json"), at(l, "event-000003.json")))
 	remove(t, l, "event-000011.json")
@@ -104,9 +102,7 @@ func TestVerify_Far(t *testing.T) {
 	l := filled(t, 2)
 	write(t, l, fmt.Sprintf("event-%d.json", int64(greatest)), "1")
 	problems, _ := verified(t, l)
-	if len(problems) != 1 || problems[0].Sequence != 3 || problems[0].Missing != greatest-3 {
-		t.Errorf("%+v", problems)
-	}
+	that(t, len(problems) == 1 && problems[0].Sequence == 3 && problems[0].Missing == greatest-3, "%+v", problems)
 }
 
 // TestVerify_Batch: a batch that nobody can finish is told; one that the next writer will
@@ -151,9 +147,7 @@ func TestVerify_None(t *testing.T) {
 		var errs []error
 		for p, err := range l.Verify(nil) {
 			errs = append(errs, err)
-			if err == nil {
-				t.Errorf("%+v: %+v", l, p)
-			}
+			that(t, err != nil, "%+v: %+v", l, p)
 		}
 		equal(t, len(errs), 1, l, errs)
 	}

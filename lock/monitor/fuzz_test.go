@@ -96,15 +96,11 @@ func FuzzRequest(f *testing.F) {
 			t.Errorf("headers %v", header)
 		}
 		if isPage {
-			if !bytes.Contains(body, []byte("</html>")) {
-				t.Errorf("the page is %q", body)
-			}
+			that(t, bytes.Contains(body, []byte("</html>")), "the page is %q", body)
 			return
 		}
 		var report monitor.Report
-		if err := json.Unmarshal(body, &report); err != nil {
-			t.Fatalf("%v in %s", err, body)
-		}
+		check(t, json.Unmarshal(body, &report), "in", body)
 		if bytes.ContainsFunc(body, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' || r == '<' }) {
 			t.Errorf("a control character in %q", body)
 		}

@@ -15,9 +15,7 @@ func TestMethodsAndPaths(t *testing.T) {
 	h := monitor.New()
 	for _, path := range []string{"/", api} {
 		got, head := ask(h, "GET", path), ask(h, "HEAD", path)
-		if got.Code != http.StatusOK || head.Code != http.StatusOK {
-			t.Errorf("%s: GET %d, HEAD %d", path, got.Code, head.Code)
-		}
+		that(t, got.Code == http.StatusOK && head.Code == http.StatusOK, "%s: GET %d, HEAD %d", path, got.Code, head.Code)
 		if n := got.Header().Get("Content-Length"); n != strconv.Itoa(got.Body.Len()) || head.Body.Len() != 0 {
 			t.Errorf("%s: length %s of %d; HEAD has %d", path, n, got.Body.Len(), head.Body.Len())
 		}
@@ -31,16 +29,10 @@ func TestMethodsAndPaths(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/x", "/api", "/api/", api + "/", "/index.html", "//", "/api/../", "/favicon.ico", "/%00"} {
-		if w := ask(h, "GET", path); w.Code != http.StatusNotFound {
-			t.Errorf("%s: %d", path, w.Code)
-		}
+		equal(t, ask(h, "GET", path).Code, http.StatusNotFound, path)
 	}
-	if w := ask(h, "GET", "/?q=1"); w.Code != http.StatusOK {
-		t.Errorf("a query leads to %d", w.Code)
-	}
-	if w := ask(http.StripPrefix("/locks", h), "GET", "/locks"+api); w.Code != http.StatusOK {
-		t.Errorf("below a prefix: %d", w.Code)
-	}
+	equal(t, ask(h, "GET", "/?q=1").Code, http.StatusOK, "a query leads to")
+	equal(t, ask(http.StripPrefix("/locks", h), "GET", "/locks"+api).Code, http.StatusOK, "below a prefix")
 }
 
 func TestHeaders(t *testing.T) {
@@ -54,9 +46,7 @@ func TestHeaders(t *testing.T) {
 		}
 		policy := header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none';", "connect-src 'self';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"} {
-			if !strings.Contains(policy, part) {
-				t.Errorf("%s: %q is missing in %q", path, part, policy)
-			}
+			that(t, strings.Contains(policy, part), "%s: %q is missing in %q", path, part, policy)
 		}
 		if strings.Contains(policy, "unsafe") || header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: too much is allowed: %v", path, header)

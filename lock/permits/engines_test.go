@@ -39,9 +39,7 @@ func TestOthersPermit(t *testing.T) {
 		calls.tries = 0
 		again := must(p.Acquire(ctx))(t)
 		check(t, again.Release())
-		if calls.tries != 1 {
-			t.Errorf("%s: %d locks are tried, want one", name, calls.tries)
-		}
+		that(t, calls.tries == 1, "%s: %d locks are tried, want one", name, calls.tries)
 		check(t, held.Release())
 	}
 }

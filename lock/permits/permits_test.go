@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 
 var (
 	check   = testkit.Check
+	that    = testkit.That
 	errOf   = testkit.ErrOf
 	wantErr = testkit.WantErr
 )
@@ -137,9 +138,7 @@ func TestTryWaitsForNothing(t *testing.T) {
 	gate := must(calls.TryAcquire(t.Context(), key))(t)
 	wantErr(t, errOf(p.TryAcquire(gate.Context(t.Context()))), lock.ErrReentrant, "at the gate")
 	check(t, gate.Release())
-	if calls.waits > 0 {
-		t.Errorf("it has waited %d times", calls.waits)
-	}
+	that(t, calls.waits == 0, "it has waited %d times", calls.waits)
 }
 
 // TestTwoAtOnce: of two permits that come at once, one is given back.

@@ -25,9 +25,7 @@ func TestFence(t *testing.T) {
 	var last int64
 	above := func(who string, fence int64) {
 		t.Helper()
-		if fence <= last {
-			t.Errorf("%s: fence %d, after %d", who, fence, last)
-		}
+		that(t, fence > last, "%s: fence %d, after %d", who, fence, last)
 		last = fence
 	}
 	round := func(who string) {

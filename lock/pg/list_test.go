@@ -140,9 +140,7 @@ func TestListOfOthers(t *testing.T) {
 				t.Errorf("listed: %+v, %+v", e, e.Info)
 			}
 		}
-		if n := len(listed(t, l)); n != len(want) {
-			t.Errorf("%d are listed, want %d", n, len(want))
-		}
+		equal(t, len(listed(t, l)), len(want), "are listed")
 	}
 	exec1(t, c, "ROLLBACK PREPARED 'nobody'")
 }
@@ -152,9 +150,7 @@ func TestListOfThousand(t *testing.T) {
 	conn := database(t)
 	l, c := open(t, pg.Options{Conn: conn + " pool_max_conns=2"}), raw(t, conn)
 	exec1(t, c, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 1000) n")
-	if n := len(listed(t, l)); n != 1000 {
-		t.Errorf("%d are listed, want 1000", n)
-	}
+	equal(t, len(listed(t, l)), 1000, "are listed")
 	held := acquire(t, l, key())
 	inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 	for range 10 {

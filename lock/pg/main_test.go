@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 
 var (
 	check = testkit.Check
+	that  = testkit.That
 	errOf = testkit.ErrOf
 	noErr = testkit.NoErr
 )

@@ -89,23 +89,17 @@ func TestTwoNestUnderOneHold(t *testing.T) {
 	untilWaiting(t, l, hot)
 	sibling, err := l.Acquire(ctx, key())
 	check(t, err)
-	if pg.SameSession(sibling, outer) {
-		t.Error("two are at work on one session")
-	}
+	that(t, !pg.SameSession(sibling, outer), "two are at work on one session")
 	_, err = l.TryAcquire(ctx, hot)
 	wantLocked(t, err)
 	// Who comes with what the sibling has is on the sibling's session.
 	deeper := must(l.Acquire(sibling.Context(ctx), key()))(t)
-	if !pg.SameSession(deeper, sibling) {
-		t.Error("a nested hold is not on the session of the one that it is under")
-	}
+	that(t, pg.SameSession(deeper, sibling), "a nested hold is not on the session of the one that it is under")
 	check(t, deeper.Release())
 	check(t, sibling.Release())
 	check(t, elsewhere.Release())
 	inner := await(t, "the lock", came).mustHave(t)
-	if !pg.SameSession(inner, outer) {
-		t.Error("a nested hold is not on the session of the one that it is under")
-	}
+	that(t, pg.SameSession(inner, outer), "a nested hold is not on the session of the one that it is under")
 	check(t, inner.Release())
 	check(t, outer.Release())
 	wantIdle(t, l)
@@ -184,9 +178,7 @@ func TestSiblingReleasedWhileInnerWaits(t *testing.T) {
 	untilWaiting(t, l, hot)
 	check(t, elsewhere.Release())
 	inner := await(t, "the lock", came).mustHave(t)
-	if !pg.SameSession(inner, outer) {
-		t.Error("not on the outer's session")
-	}
+	that(t, pg.SameSession(inner, outer), "not on the outer's session")
 	check(t, inner.Release())
 	check(t, outer.Release())
 	wantIdle(t, l)
@@ -202,9 +194,7 @@ func TestOuterReleasedWhileInnerIsHeld(t *testing.T) {
 	check(t, acquire(t, l, outer.Key()).Release())
 	// What is acquired under the inner is on its session.
 	deeper := must(l.Acquire(inner.Context(limited(t)), key()))(t)
-	if !pg.SameSession(deeper, inner) {
-		t.Error("not on the session of the one that it is under")
-	}
+	that(t, pg.SameSession(deeper, inner), "not on the session of the one that it is under")
 	check(t, inner.Release())
 	check(t, deeper.Release())
 	wantIdle(t, l)
@@ -227,19 +217,13 @@ func TestInnerFails(t *testing.T) {
 	l.FailGranted(true)
 	had := make(chan bool, 1)
 	l.OnCleaned(func(h bool) { had <- h })
-	if _, err := l.Acquire(outer.Context(limited(t)), key()); err == nil {
-		t.Error("acquired, want it to fail")
-	}
-	if !<-had {
-		t.Error("the lock had not been granted: this test shows nothing")
-	}
+	that(t, errOf(l.Acquire(outer.Context(limited(t)), key())) != nil, "acquired, want it to fail")
+	that(t, <-had, "the lock had not been granted: this test shows nothing")
 	l.FailGranted(false)
 	l.OnCleaned(nil)
 	wantStillHeld(t, outer)
 	inner := must(l.Acquire(outer.Context(limited(t)), key()))(t)
-	if !pg.SameSession(inner, outer) {
-		t.Error("the session of the outer is not used any more")
-	}
+	that(t, pg.SameSession(inner, outer), "the session of the outer is not used any more")
 	check(t, inner.Release())
 	check(t, outer.Release())
 	check(t, elsewhere.Release())
@@ -261,17 +245,13 @@ func TestLossTakesAllHoldsOfTheSession(t *testing.T) {
 		await(t, "Lost", h.Lost())
 		wantIs(t, context.Cause(h.Context(limited(t))), lock.ErrLost)
 	}
-	if o := await(t, "the end of the wait", came); o.err == nil {
-		t.Error("acquired what another has")
-	}
+	that(t, await(t, "the end of the wait", came).err != nil, "acquired what another has")
 	// Others of this Locker can have them.
 	check(t, acquire(t, l, outer.Key()).Release())
 	for _, h := range []lock.Hold{inner, outer} {
 		wantIs(t, h.Release(), lock.ErrLost)
 	}
-	if n := r.count(lock.EventLost); n != 2 {
-		t.Errorf("%d losses are told, want 2", n)
-	}
+	equal(t, r.count(lock.EventLost), 2, "losses are told")
 	check(t, elsewhere.Release())
 	wantIdle(t, l)
 }

@@ -77,9 +77,7 @@ func TestReleaseInSilence(t *testing.T) {
 	go func() { released <- held.Release() }()
 	wantIs(t, await(t, "the end of Release", released), lock.ErrLost)
 	await(t, "Lost", held.Lost())
-	if n := r.count(lock.EventLost); n != 1 {
-		t.Errorf("%d losses are told, want 1", n)
-	}
+	equal(t, r.count(lock.EventLost), 1, "losses are told")
 	wantIdle(t, l)
 	p.cut()
 	p.swallow(false)

@@ -29,9 +29,7 @@ func wantRefused(t testing.TB, o pg.Options, is error, says string) {
 		l.Close()
 		t.Fatal("opened")
 	}
-	if !errors.Is(err, is) || !strings.Contains(err.Error(), says) {
-		t.Errorf("error is %v, want %v, with %q", err, is, says)
-	}
+	that(t, errors.Is(err, is) && strings.Contains(err.Error(), says), "error is %v, want %v, with %q", err, is, says)
 }
 
 // TestOpenOfStandby: its locks are none of the primary's.
@@ -75,9 +73,7 @@ func TestSchemasOfTwoRoles(t *testing.T) {
 		for _, l := range lockers {
 			held := acquire(t, l, k)
 			fence := must(held.Fence())(t)
-			if fence <= last {
-				t.Errorf("fence %d, after %d", fence, last)
-			}
+			that(t, fence > last, "fence %d, after %d", fence, last)
 			last = fence
 			check(t, held.Release())
 		}
@@ -94,9 +90,7 @@ func TestSchemaByName(t *testing.T) {
 		t.Errorf("listed: %+v", entries)
 	}
 	check(t, held.Release())
-	if n := value[int](t, raw(t, conn), `SELECT count(*) FROM "My ""locks'".names`); n != 1 {
-		t.Errorf("%d names", n)
-	}
+	equal(t, value[int](t, raw(t, conn), `SELECT count(*) FROM "My ""locks'".names`), 1, "names")
 }
 
 // TestSettings: they are there before the first lock is, by way of the connection itself.
@@ -212,9 +206,7 @@ func TestPooler(t *testing.T) {
 				for setting, want := range map[string]string{"statement_timeout": "5min", "default_transaction_read_only": "on"} {
 					var got string
 					check(t, c.QueryRow(limited(t), "SHOW "+setting, pgx.QueryExecModeSimpleProtocol).Scan(&got))
-					if got != want {
-						t.Errorf("%s of a session that others use is %s, was %s", setting, got, want)
-					}
+					that(t, got == want, "%s of a session that others use is %s, was %s", setting, got, want)
 				}
 			})
 		}
@@ -229,9 +221,7 @@ func TestListAfterRestart(t *testing.T) {
 	l := open(t, pg.Options{Conn: s.Conn()})
 	check(t, s.End())
 	check(t, s.Run())
-	if n := len(listed(t, l)); n != 0 {
-		t.Errorf("%d are listed", n)
-	}
+	equal(t, len(listed(t, l)), 0, "are listed")
 	k := lock.Key{Space: "numbers", Name: "1"}
 	check(t, l.Register(limited(t), "numbers", 1))
 	check(t, acquire(t, l, k).Release())

@@ -156,9 +156,7 @@ func TestCancelBesideReader(t *testing.T) {
 	cancel()
 	err = await(t, "the end of the wait", came)
 	wantIs(t, err, context.Canceled)
-	if locked := new(lock.LockedError); errors.As(err, &locked) {
-		t.Errorf("error is %v, want one about connections", err)
-	}
+	that(t, !errors.As(err, new(*lock.LockedError)), "error is %v, want one about connections", err)
 	check(t, held.Release())
 	check(t, other.Release())
 	wantIdle(t, l)
@@ -211,9 +209,7 @@ func TestCallersPool(t *testing.T) {
 	held := acquire(t, l, key())
 	for e, err := range l.List(ctx) {
 		check(t, err)
-		if e.Info.PID == held.Info().PID && e.Info.Cmd != "before" {
-			t.Errorf("listed as %+v", e.Info)
-		}
+		that(t, e.Info.PID != held.Info().PID || e.Info.Cmd == "before", "listed as %+v", e.Info)
 	}
 	// A pool of pgx's default size has four: all of them can hold.
 	holds := []lock.Hold{held, acquire(t, l, key()), acquire(t, l, key()), acquire(t, l, key())}
@@ -241,9 +237,7 @@ func TestClose(t *testing.T) {
 		close(closed)
 	}()
 	for _, came := range []<-chan outcome{waiter, nested} {
-		if o := await(t, "the end of the wait", came); o.err == nil {
-			t.Error("acquired what another has")
-		}
+		that(t, await(t, "the end of the wait", came).err != nil, "acquired what another has")
 	}
 	eventually(t, "the pool closes", func() bool {
 		h, err := l.TryAcquire(limited(t), key())

@@ -66,9 +66,7 @@ func wantTooMany(t testing.TB, err error, says string) {
 	t.Helper()
 	wantIs(t, err, pg.ErrTooManyLocks)
 	for _, says := range []string{says, "ALTER SYSTEM SET max_locks_per_transaction = 40", "it is 10"} {
-		if !strings.Contains(err.Error(), says) {
-			t.Errorf("error is %v, want it to say %q", err, says)
-		}
+		that(t, strings.Contains(err.Error(), says), "error is %v, want it to say %q", err, says)
 	}
 }
 
@@ -165,9 +163,7 @@ func TestPurgeNames(t *testing.T) {
 	if n, err := l.PurgeNames(limited(t), 48*time.Hour); n != 2 || err != nil {
 		t.Errorf("%d were purged, %v; want the other 2", n, err)
 	}
-	if n := advisory(t, c, true); n != 0 {
-		t.Errorf("%d locks are left", n)
-	}
+	equal(t, advisory(t, c, true), 0, "locks are left")
 }
 
 // TestReleaseBound: it waits no longer than its context allows, of which a cancel tells that

@@ -58,9 +58,7 @@ func TestUseBesideSignsOfLife(t *testing.T) {
 	for range 3 {
 		time.Sleep(900*time.Millisecond + rand.N(400*time.Millisecond)) // it is asked about then, and any moment will do
 		inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
-		if !pg.SameSession(inner, held) {
-			t.Error("not on the session of the hold")
-		}
+		that(t, pg.SameSession(inner, held), "not on the session of the hold")
 		check(t, inner.Release())
 	}
 	p.slow(0)
@@ -112,9 +110,7 @@ func TestSilentWaiterIsEnded(t *testing.T) {
 	untilWaiting(t, other, k)
 	p.swallowOld()
 	check(t, held.Release())
-	if o := await(t, "the end of the wait", came); o.err == nil {
-		t.Error("acquired, by an answer that did not come")
-	}
+	that(t, await(t, "the end of the wait", came).err != nil, "acquired, by an answer that did not come")
 	await(t, "Lost of the outer", outer.Lost())
 	check(t, acquire(t, other, k).Release())
 	check(t, acquire(t, other, outer.Key()).Release())

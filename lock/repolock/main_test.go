@@ -34,6 +34,7 @@ func holder(path string) {
 // What these tests have from testkit.
 var (
 	check     = testkit.Check
+	that      = testkit.That
 	errOf     = testkit.ErrOf
 	noErr     = testkit.NoErr
 	wantErr   = testkit.WantErr

@@ -139,9 +139,7 @@ func TestUserMessage_Real(t *testing.T) {
 		fmt.Sprintf("held by pid %d (\"holder\") on ", other.Cmd.Process.Pid),
 		": kernel lock held.", fmt.Sprintf("ps -p %d", other.Cmd.Process.Pid), "JIT_LOCK_TIMEOUT=10",
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
+		that(t, strings.Contains(got, want), "%q is missing in\n%s", want, got)
 	}
 }
 
@@ -158,12 +156,8 @@ func TestUserMessage_NoRawControls(t *testing.T) {
 			t.Errorf("%s has %d lines, want %d:\n%q", name, n, lines, got)
 		}
 		for _, r := range got {
-			if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-				t.Errorf("%s has a raw %q:\n%q", name, r, got)
-			}
+			that(t, (r == '\n' || unicode.IsPrint(r)) && r != unicode.ReplacementChar, "%s has a raw %q:\n%q", name, r, got)
 		}
-		if !strings.Contains(got, `\x1b]0;title\a`) {
-			t.Errorf("%s does not quote the cmd:\n%q", name, got)
-		}
+		that(t, strings.Contains(got, `\x1b]0;title\a`), "%s does not quote the cmd:\n%q", name, got)
 	}
 }

@@ -105,9 +105,7 @@ func TestRepoLock_BadID(t *testing.T) {
 			continue
 		}
 		wantErr(t, err, lock.ErrInvalidName, "id", shown)
-		if locked := new(lock.LockedError); errors.As(err, &locked) {
-			t.Errorf("id %s: a bad id is not contention: %v", shown, err)
-		}
+		that(t, !errors.As(err, new(*lock.LockedError)), "id %s: a bad id is not contention: %v", shown, err)
 		sameTree(t, before, treeState(t, root))
 	}
 }
@@ -132,17 +130,13 @@ func TestRepoLock_GoodID(t *testing.T) {
 func TestRepoLock_UncertainMeansAlive(t *testing.T) {
 	l := repolock.NewRepoLock(t.TempDir())
 	for _, pid := range []int{0, -1, math.MinInt32} {
-		if !l.IsPIDAlive(pid) {
-			t.Errorf("pid %d, which can't be asked for, is dead", pid)
-		}
+		that(t, l.IsPIDAlive(pid), "pid %d, which can't be asked for, is dead", pid)
 	}
 	// Process 1 always exists, and for most users may not be signalled.
 	if runtime.GOOS == "windows" {
 		return
 	}
-	if !l.IsPIDAlive(1) {
-		t.Error("pid 1 is dead")
-	}
+	that(t, l.IsPIDAlive(1), "pid 1 is dead")
 	putClaim(t, repoLockPath(l.DataDir), evidence.Claim{PID: 1, CreatedAt: time.Now()})
 	if locked := repoIsLocked(t, l); locked.State != evidence.Unknown {
 		t.Errorf("state of pid 1 is %s, %q", locked.State, locked.Evidence)

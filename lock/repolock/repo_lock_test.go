@@ -59,9 +59,7 @@ func repoIsLocked(t *testing.T, l repolock.RepoLock) *lock.LockedError {
 	dir := filepath.Dir(repoLockPath(l.DataDir))
 	before := treeState(t, dir, ".lock.flock")
 	unlock, err := l.Lock(repoID, "second")
-	if unlock != nil {
-		t.Error("there is an unlock function with the error")
-	}
+	that(t, unlock == nil, "there is an unlock function with the error")
 	locked := asLocked(t, err)
 	if own := (*repolock.ErrLocked)(nil); !errors.As(err, &own) || own.RepoID != repoID || !sameInfo(own.Info, locked.Info) || own.Path != locked.Path ||
 		!strings.Contains(own.Error(), repoID) || !strings.Contains(own.Error(), locked.Error()) {
@@ -94,12 +92,8 @@ func TestRepoLock_Defaults(t *testing.T) {
 	if now := l.Now(); time.Since(now).Abs() > patience {
 		t.Errorf("Now says %s", now)
 	}
-	if !l.IsPIDAlive(os.Getpid()) {
-		t.Error("this process is not alive")
-	}
-	if l.IsPIDAlive(math.MaxInt32) {
-		t.Error("a process has a pid that none can have")
-	}
+	that(t, l.IsPIDAlive(os.Getpid()), "this process is not alive")
+	that(t, !l.IsPIDAlive(math.MaxInt32), "a process has a pid that none can have")
 }
 
 // The tests that the agency command lists.
@@ -143,18 +137,14 @@ func TestRepoLock_ErrLockedOnContention(t *testing.T) {
 	dir := t.TempDir()
 	unlock := lockRepo(t, repolock.NewRepoLock(dir), "push")
 	locked := repoIsLocked(t, repolock.NewRepoLock(dir))
-	if locked.Info == nil || locked.Info.PID != os.Getpid() || locked.Info.Cmd != "push" {
-		t.Errorf("Info is %+v", locked.Info)
-	}
+	that(t, locked.Info != nil && locked.Info.PID == os.Getpid() && locked.Info.Cmd == "push", "Info is %+v", locked.Info)
 	equal(t, locked.Path, repoLockPath(dir), "Path")
 	if locked.State != evidence.Held || locked.Evidence != evidence.KernelLockHeld {
 		t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 	}
 	for _, part := range []string{repoLockPath(dir), repoID, fmt.Sprint(os.Getpid()), "push", locked.Info.CreatedAt.Format(time.RFC3339),
 		string(evidence.KernelLockHeld), "wait for it"} {
-		if !strings.Contains(locked.Error(), part) {
-			t.Errorf("message %q does not say %q", locked, part)
-		}
+		that(t, strings.Contains(locked.Error(), part), "message %q does not say %q", locked, part)
 	}
 	repoIsOurs(t, dir, "push")
 
@@ -231,9 +221,7 @@ func TestRepoLock_StaleByAgeSteals(t *testing.T) {
 				return
 			}
 			locked := repoIsLocked(t, l)
-			if locked.Info == nil || !sameClaim(*locked.Info, claim) {
-				t.Errorf("Info is %+v, want %+v", locked.Info, claim)
-			}
+			that(t, locked.Info != nil && sameClaim(*locked.Info, claim), "Info is %+v, want %+v", locked.Info, claim)
 		})
 	}
 }

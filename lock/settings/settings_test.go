@@ -27,6 +27,7 @@ func defaults() settings.Settings {
 
 var (
 	check = testkit.Check
+	that  = testkit.That
 )
 
 func equal[T comparable](t testing.TB, got, want T, what ...any) {
@@ -38,16 +39,12 @@ func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got,
 
 func TestSettings_Defaults(t *testing.T) {
 	got, err := settings.FromEnv("HOLDFASTUNSET")
-	if err != nil || got != defaults() {
-		t.Errorf("unset: %+v, %v", got, err)
-	}
+	that(t, err == nil && got == defaults(), "unset: %+v, %v", got, err)
 	for _, name := range settingsVars {
 		t.Setenv("JIT_"+name, "")
 	}
 	got, err = settings.FromEnv("JIT")
-	if err != nil || got != defaults() {
-		t.Errorf("empty: %+v, %v", got, err)
-	}
+	that(t, err == nil && got == defaults(), "empty: %+v, %v", got, err)
 	equal(t, settings.DefaultTimeout, 5*time.Second, "DefaultTimeout")
 }
 
@@ -79,9 +76,7 @@ func TestSettings_Each(t *testing.T) {
 			want := defaults()
 			test.want(&want)
 			got, err := settings.FromEnv("JIT")
-			if err != nil || got != want {
-				t.Errorf("%+v, %v; want %+v", got, err, want)
-			}
+			that(t, err == nil && got == want, "%+v, %v; want %+v", got, err, want)
 			equal(t, must(settings.FromEnv("OTHER"))(t), defaults(), "another prefix")
 			// What can be set can be used.
 			if got.Retry.MaxAttempts > 1 {
@@ -122,9 +117,7 @@ func TestSettings_Bad(t *testing.T) {
 						t.Errorf("%s in the error: %v (%v)", other, named, err)
 					}
 				}
-				if strings.ContainsAny(err.Error(), "\n\x1b") {
-					t.Errorf("raw control character in %q", err)
-				}
+				that(t, !strings.ContainsAny(err.Error(), "\n\x1b"), "raw control character in %q", err)
 			})
 		}
 	}
@@ -136,9 +129,7 @@ func TestSettings_FirstBad(t *testing.T) {
 	t.Setenv("JIT_RETRY_MAX_DELAY_MS", "none")
 	t.Setenv("JIT_RETRY_BACKOFF_FACTOR", "none")
 	_, err := settings.FromEnv("JIT")
-	if err == nil || !strings.Contains(err.Error(), "JIT_RETRY_MAX_DELAY_MS") {
-		t.Errorf("error is %v", err)
-	}
+	that(t, err != nil && strings.Contains(err.Error(), "JIT_RETRY_MAX_DELAY_MS"), "error is %v", err)
 }
 
 // TestSettings_GoLiterals: a number is what strconv reads as one, which takes in
