@@ -43,9 +43,7 @@ func recovered(t *testing.T, f lock.File) {
 func respected(t *testing.T, f lock.File) {
 	t.Helper()
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != evidence.BeingReclaimed || locked.State != evidence.Unknown {
-			t.Errorf("%s: %s; want %s: %s", locked.State, locked.Evidence, evidence.Unknown, evidence.BeingReclaimed)
-		}
+		wantStatus(t, asLocked(t, tryErr(t, f)).Status, evidence.Unknown, evidence.BeingReclaimed)
 	})
 }
 

@@ -40,6 +40,16 @@ func letGo(t *testing.T, held *lock.FileHold) {
 	check(t, held.Release())
 }
 
+func inspect(t *testing.T, f lock.File) lock.Status {
+	t.Helper()
+	return must(f.Inspect(t.Context()))(t)
+}
+
+func wantStatus(t *testing.T, s lock.Status, state evidence.State, by evidence.Evidence) {
+	t.Helper()
+	that(t, s.State == state && s.Evidence == by, "%+v; want %s: %s", s, state, by)
+}
+
 func putFile(t *testing.T, path string, data []byte, modified time.Time) {
 	t.Helper()
 	check(t, os.MkdirAll(filepath.Dir(path), 0o755))

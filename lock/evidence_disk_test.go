@@ -249,11 +249,9 @@ func TestInspect_ItsFileRemoved(t *testing.T) {
 			f.Shared = shared
 			held := tryHold(t, f)
 			check(t, os.Remove(f.Path))
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v, %v; want it held", s, err)
-			}
+			wantStatus(t, inspect(t, f), evidence.Held, evidence.KernelLockHeld)
 			wantErr(t, held.Release(), lock.ErrLost)
-			equal(t, must(f.Inspect(t.Context()))(t).State, evidence.Free, "after Release")
+			equal(t, inspect(t, f).State, evidence.Free, "after Release")
 		})
 	}
 }

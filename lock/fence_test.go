@@ -158,7 +158,7 @@ func TestFence_Shown(t *testing.T) {
 	file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
 	shows := func(when string, want int64) {
 		t.Helper()
-		equal(t, must(file.Inspect(t.Context()))(t).Fence, want, when)
+		equal(t, inspect(t, file).Fence, want, when)
 	}
 	held := tryHold(t, file)
 	shows("held, not asked for", 0)

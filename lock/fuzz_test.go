@@ -62,8 +62,8 @@ func FuzzLockFile(f *testing.F) {
 			check(t, os.Chtimes(l.Path, past, past))
 		}
 		before := treeState(t, dir, ".", "lock.flock")
-		first := must(l.Inspect(t.Context()))(t)
-		again := must(l.Inspect(t.Context()))(t)
+		first := inspect(t, l)
+		again := inspect(t, l)
 		if first.State != again.State || first.Evidence != again.Evidence || !reflect.DeepEqual(first.Info, again.Info) {
 			t.Errorf("looked at twice, it is %s, %s, and then %s, %s", first.State, first.Evidence, again.State, again.Evidence)
 		}
@@ -147,7 +147,7 @@ func FuzzSibling(f *testing.F) {
 		alien := len(data) > siblingSize || !none && (perr != nil || last < 0 || len(line) != 21 || line[20] != '\n' || line[0] == '+') ||
 			!platform.KeepsMarks && len(bytes.Trim(data[:min(2, len(data))], "\x00")) > 0
 
-		status := must(l.Inspect(t.Context()))(t)
+		status := inspect(t, l)
 		held := tryHold(t, l)
 		before, err := held.Predecessor()
 		that(t, err == nil || alien, "the predecessor: %v", err)

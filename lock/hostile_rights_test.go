@@ -79,9 +79,7 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			// It can't be taken over either, as long as nobody may write the folder; and
 			// nobody is said to have it.
 			wantSystemError(t, get(t, waiter).err, fs.ErrPermission)
-			if s, err := file.Inspect(t.Context()); err != nil || s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, file), evidence.Dead, evidence.SaysReleased)
 			chmod(t, dir, 0o700)
 			letGo(t, tryHold(t, file))
 			isAbsent(t, file.Path)
@@ -126,9 +124,7 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 			if l := notHad(t, f); l.State != evidence.Unknown || l.Evidence != evidence.NotPermitted || l.Info != nil {
 				t.Errorf("%+v", l)
 			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Unknown || s.Evidence != evidence.NotPermitted {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, f), evidence.Unknown, evidence.NotPermitted)
 			if after, err := os.Lstat(file.Path); err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
 				t.Errorf("changed: %v, %v", after, err)
 			}

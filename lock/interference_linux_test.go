@@ -53,9 +53,7 @@ func TestLinkedBack(t *testing.T) {
 	check(t, os.Link(f.Path, f.Path+".backup"))
 	letGo(t, held)
 	check(t, os.Rename(f.Path+".backup", f.Path))
-	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-		t.Errorf("%s, %s", s.State, s.Evidence)
-	}
+	wantStatus(t, inspect(t, f), evidence.Dead, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 
@@ -75,9 +73,7 @@ func TestLinkedBack_NeverHeld(t *testing.T) {
 	}))
 	letGo(t, first)
 	check(t, os.Rename(f.Path+".backup", f.Path))
-	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-		t.Errorf("%s, %s", s.State, s.Evidence)
-	}
+	wantStatus(t, inspect(t, f), evidence.Dead, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 
@@ -374,9 +370,7 @@ func TestOverlay_MountedAnew(t *testing.T) {
 	mount(t, "tmpfs", "") // takes the device number, as another container's would
 	mountAbove()
 	f := lock.File{Path: path, StaleAfter: -1}
-	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.KernelLockFree {
-		t.Errorf("%s, %s", s.State, s.Evidence)
-	}
+	wantStatus(t, inspect(t, f), evidence.Dead, evidence.KernelLockFree)
 	letGo(t, tryHold(t, f))
 }
 

@@ -193,7 +193,7 @@ func TestNoteAbove(t *testing.T) {
 	}
 	late()
 	check(t, lock.NoteAbove("", "outside again"))
-	equal(t, must(f.Inspect(t.Context()))(t).Note, "outside again", "under what is still held")
+	equal(t, inspect(t, f).Note, "outside again", "under what is still held")
 	next := tryHold(t, inner)
 	check(t, next.Note("next"))
 	late()
@@ -237,7 +237,7 @@ func TestNote_TooLate(t *testing.T) {
 	arrives := func() { t.Helper(); check(t, second(sibling.WriteAt(old[:n], secondWordAt))) }
 	shows := func(want string) {
 		t.Helper()
-		equal(t, must(f.Inspect(t.Context()))(t).Note, want)
+		equal(t, inspect(t, f).Note, want)
 	}
 
 	held = tryHold(t, f)

@@ -39,9 +39,7 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 			}
 			removeSibling(t, f.Path)
 			wantLocked(t, f.Path)
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, f), evidence.Held, evidence.KernelLockHeld)
 			waiter := beginAcquire(t, t.Context(), f)
 			parkedIs(t, 1) // in the kernel, at the lock file
 			second.Do("release", "released")
@@ -348,12 +346,8 @@ func TestOwnLock_LockedByOthers(t *testing.T) {
 			putFile(t, f.Path, nil, time.Now().Add(-time.Hour))
 			drop := hold(t, f.Path)
 			before := treeState(t, filepath.Dir(f.Path), ".lock.flock")
-			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || l.State != evidence.Held {
-				t.Errorf("%+v", l)
-			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, notHad(t, f).Status, evidence.Held, evidence.KernelLockHeld)
+			wantStatus(t, inspect(t, f), evidence.Held, evidence.KernelLockHeld)
 			sameTree(t, before, treeState(t, filepath.Dir(f.Path), ".lock.flock"))
 			drop()
 			letGo(t, tryHold(t, f)) // by age

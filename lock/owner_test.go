@@ -19,7 +19,7 @@ func TestOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := tryHold(t, f)
-			status := must(f.Inspect(t.Context()))(t)
+			status := inspect(t, f)
 			if status.Info == nil || status.Info.OwnerPID != 4242 || held.Info() != *status.Info {
 				t.Errorf("others see %+v, and it is %+v", status.Info, held.Info())
 			}
@@ -55,7 +55,7 @@ func TestReleaseAsDied(t *testing.T) {
 		check(t, held.ReleaseAsDied(test.why))
 		check(t, held.ReleaseAsDied("again")) // it is released, once
 		isAbsent(t, f.Path)
-		status := must(f.Inspect(t.Context()))(t)
+		status := inspect(t, f)
 		for range 2 { // for whoever looks, and for the next one
 			p := status.Last
 			if status.State != evidence.Free || p == nil || p.How != lock.EndDied || p.Evidence != test.want ||

@@ -30,11 +30,6 @@ func queuedListed(t *testing.T) lock.File {
 	return f
 }
 
-func inspect(t *testing.T, f lock.File) lock.Status {
-	t.Helper()
-	return must(f.Inspect(t.Context()))(t)
-}
-
 func pids(processes []lock.Process) (all []int) {
 	for _, p := range processes {
 		all = append(all, p.PID)

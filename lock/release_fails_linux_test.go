@@ -99,9 +99,7 @@ func TestReleaseFails_SaysSo(t *testing.T) {
 					}
 				})
 				that(t, name == "Do that panics" || errors.Is(err, fs.ErrPermission), "error is %v", err)
-				if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-					t.Errorf("%+v, %v", s, err)
-				}
+				wantStatus(t, inspect(t, f), evidence.Dead, evidence.SaysReleased)
 				reset()
 				letGo(t, tryHold(t, f))
 				isAbsent(t, f.Path)
@@ -173,7 +171,7 @@ func TestReleaseFails_Moved(t *testing.T) {
 	check(t, os.Rename(f.Path, f.Path+".moved"))
 	wantErr(t, held.Release(), lock.ErrLost, "release")
 	check(t, os.Rename(f.Path+".moved", f.Path))
-	equal(t, must(f.Inspect(t.Context()))(t).Evidence, evidence.SaysReleased)
+	equal(t, inspect(t, f).Evidence, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 

@@ -234,9 +234,7 @@ func TestStuck_Lease(t *testing.T) {
 				t.Skip("needs a filesystem with leases: ", err)
 			}
 			promptly(t, "it", func() {
-				if l := notHad(t, f); l.Evidence != evidence.Leased || l.State != evidence.Unknown {
-					t.Errorf("%+v", l)
-				}
+				wantStatus(t, notHad(t, f).Status, evidence.Unknown, evidence.Leased)
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				_, err := f.Acquire(ctx)

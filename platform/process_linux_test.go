@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +24,8 @@ func init() {
 	roles["nobody"] = nobody
 	roles["no files"] = noFiles
 	if testkit.Role() == "leaderless" {
-		leaderless()
+		self := platform.Self()
+		testkit.WithoutFirstThread(func() { sayAndWait(self) })
 	}
 }
 
@@ -36,30 +36,6 @@ func sayAndWait(v any) {
 		os.Exit(1)
 	}
 	io.Copy(io.Discard, os.Stdin)
-}
-
-// leaderless ends the process's first thread, on which init functions run, while
-// the others go on.
-func leaderless() {
-	self := platform.Self()
-	go func() {
-		first := fmt.Sprintf("/proc/self/task/%d/stat", os.Getpid())
-		for {
-			stat, err := os.ReadFile(first)
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			if bytes.Contains(stat, []byte(") Z ")) {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		sayAndWait(self)
-		os.Exit(0)
-	}()
-	runtime.LockOSThread()
-	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
 // playRole starts a child in a role, and reads what it says into v.

@@ -40,10 +40,11 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	check = testkit.Check
-	that  = testkit.That
-	errOf = testkit.ErrOf
-	noErr = testkit.NoErr
+	check      = testkit.Check
+	that       = testkit.That
+	eventually = testkit.Eventually
+	errOf      = testkit.ErrOf
+	noErr      = testkit.NoErr
 )
 
 func equal[T comparable](t testing.TB, got, want T, what ...any) {
@@ -160,15 +161,6 @@ func untilWaiting(t testing.TB, l lock.Locker, k lock.Key, n int) {
 		s := must(l.Inspect(limited(t), k))(t)
 		return len(s.Waiters) == n
 	})
-}
-
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for ctx := limited(t); !cond(); time.Sleep(2 * time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatal("never happened: ", what)
-		}
-	}
 }
 
 // await waits for a channel.
