@@ -50,15 +50,6 @@ func wantStatus(t *testing.T, s lock.Status, state evidence.State, by evidence.E
 	that(t, s.State == state && s.Evidence == by, "%+v; want %s: %s", s, state, by)
 }
 
-func putFile(t *testing.T, path string, data []byte, modified time.Time) {
-	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, os.WriteFile(path, data, 0o600))
-	if !modified.IsZero() {
-		check(t, os.Chtimes(path, modified, modified))
-	}
-}
-
 // putSibling makes the sibling of a lock file, as a holder would.
 func putSibling(t *testing.T, path, content string) {
 	t.Helper()
@@ -79,23 +70,11 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) []byte {
 	return data
 }
 
-func getFile(t *testing.T, path string) []byte {
-	t.Helper()
-	return must(os.ReadFile(path))(t)
-}
-
 func getClaim(t *testing.T, path string) evidence.Claim {
 	t.Helper()
 	var claim evidence.Claim
 	check(t, json.Unmarshal(getFile(t, path), &claim))
 	return claim
-}
-
-func isAbsent(t *testing.T, path string) {
-	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%s is there (%v)", path, err)
-	}
 }
 
 // ownClaim is a whole claim of this process.

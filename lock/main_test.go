@@ -40,6 +40,9 @@ type (
 var (
 	start      = testkit.Start
 	check      = testkit.Check
+	getFile    = testkit.ReadFile
+	putFile    = testkit.PutFile
+	isAbsent   = testkit.Absent
 	that       = testkit.That
 	errOf      = testkit.ErrOf
 	noErr      = testkit.NoErr

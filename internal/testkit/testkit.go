@@ -4,7 +4,10 @@
 package testkit
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +45,30 @@ func Promptly(t testing.TB, what string, f func()) {
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// Absent ends the test if there is anything at a path.
+func Absent(t testing.TB, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%s is there (%v)", path, err)
+	}
+}
+
+// ReadFile is what is in a file.
+func ReadFile(t testing.TB, path string) []byte {
+	t.Helper()
+	return Must(os.ReadFile(path))(t)
+}
+
+// PutFile writes a file, and its folder if need be, as one that was last modified then, or now.
+func PutFile(t testing.TB, path string, data []byte, modified time.Time) {
+	t.Helper()
+	Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Check(t, os.WriteFile(path, data, 0o600))
+	if !modified.IsZero() {
+		Check(t, os.Chtimes(path, modified, modified))
+	}
 }
 
 // Names are those of all that is in a folder, in order, with spaces between.

@@ -12,7 +12,7 @@ import (
 func Check(t testing.TB, err error, what ...any) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(said(what), err)
+		t.Fatalf("%s%v", said(what), err)
 	}
 }
 
@@ -32,7 +32,7 @@ func ErrOf(_ any, err error) error { return err }
 func NoErr(t testing.TB, err error, what ...any) {
 	t.Helper()
 	if err != nil {
-		t.Error(said(what), err)
+		t.Errorf("%s%v", said(what), err)
 	}
 }
 

@@ -131,8 +131,7 @@ func write(t *testing.T, path, contents string) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data := must(os.ReadFile(path))(t)
-	return string(data)
+	return string(must(os.ReadFile(path))(t))
 }
 
 // appendRaw appends an event as another program would.

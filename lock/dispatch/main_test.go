@@ -64,6 +64,7 @@ var become func(uid string) error
 
 var (
 	check    = testkit.Check
+	read     = testkit.ReadFile
 	that     = testkit.That
 	errOf    = testkit.ErrOf
 	noErr    = testkit.NoErr
@@ -165,11 +166,6 @@ func taken(t *testing.T, dir string) {
 	}
 	release(t, claim, dispatch.OutcomeReleased)
 	equal(t, contents(t, dir), "", "left behind")
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	return must(os.ReadFile(path))(t)
 }
 
 // contents describes all that is in a folder but the files that bear kernel locks.

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -34,6 +32,9 @@ func holder(path string) {
 // What these tests have from testkit.
 var (
 	check     = testkit.Check
+	getFile   = testkit.ReadFile
+	putFile   = testkit.PutFile
+	isAbsent  = testkit.Absent
 	that      = testkit.That
 	errOf     = testkit.ErrOf
 	noErr     = testkit.NoErr
@@ -60,15 +61,6 @@ func asLocked(t *testing.T, err error) *lock.LockedError {
 	return locked
 }
 
-func putFile(t *testing.T, path string, data []byte, modified time.Time) {
-	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, os.WriteFile(path, data, 0o600))
-	if !modified.IsZero() {
-		check(t, os.Chtimes(path, modified, modified))
-	}
-}
-
 // putClaim writes a claim: one of ours if it has a nonce, and otherwise one of another
 // program's.
 func putClaim(t *testing.T, path string, claim evidence.Claim) {
@@ -81,22 +73,10 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) {
 	putFile(t, path, data, time.Time{})
 }
 
-func getFile(t *testing.T, path string) []byte {
-	t.Helper()
-	return must(os.ReadFile(path))(t)
-}
-
 func getClaim(t *testing.T, path string) (claim evidence.Claim) {
 	t.Helper()
 	check(t, json.Unmarshal(getFile(t, path), &claim))
 	return claim
-}
-
-func isAbsent(t *testing.T, path string) {
-	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%s is there (%v)", path, err)
-	}
 }
 
 func sameClaim(a, b evidence.Claim) bool {
