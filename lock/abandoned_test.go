@@ -37,9 +37,7 @@ func deadAndMarked(t *testing.T, marker string) (f lock.File, path string) {
 func recovered(t *testing.T, f lock.File) {
 	t.Helper()
 	letGo(t, tryHold(t, f))
-	if got, want := names(t, filepath.Dir(f.Path)), "lock.flock"; got != want {
-		t.Errorf("left behind: %s; want only %s", got, want)
-	}
+	equal(t, names(t, filepath.Dir(f.Path)), "lock.flock", "left behind")
 }
 
 // respected is that the lock is not to be had, because of the marker, which stays as
@@ -47,9 +45,7 @@ func recovered(t *testing.T, f lock.File) {
 func respected(t *testing.T, f lock.File) {
 	t.Helper()
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != evidence.BeingReclaimed || locked.State != evidence.Unknown {
-			t.Errorf("%s: %s; want %s: %s", locked.State, locked.Evidence, evidence.Unknown, evidence.BeingReclaimed)
-		}
+		wantStatus(t, asLocked(t, tryErr(t, f)).Status, evidence.Unknown, evidence.BeingReclaimed)
 	})
 }
 
@@ -62,8 +58,7 @@ func TestAbandoned_Recovered(t *testing.T) {
 
 	t.Run("somebody reads it", func(t *testing.T) {
 		f, marker := deadAndMarked(t, "")
-		open, err := os.Open(marker)
-		check(t, err)
+		open := must(os.Open(marker))(t)
 		defer open.Close()
 		recovered(t, f)
 	})
@@ -115,8 +110,7 @@ func TestAbandoned_Respected(t *testing.T) {
 		t.Run("open "+name, func(t *testing.T) {
 			needsLeases(t)
 			f, marker := deadAndMarked(t, "")
-			open, err := os.OpenFile(marker, flag, 0)
-			check(t, err)
+			open := must(os.OpenFile(marker, flag, 0))(t)
 			respected(t, f)
 			check(t, open.Close())
 			recovered(t, f)
@@ -156,10 +150,8 @@ func TestAbandoned_NotOurs(t *testing.T) {
 	if !testkit.IsChild() { // what only root can make
 		f, marker := deadAndMarked(t, "")
 		dir := filepath.Dir(f.Path)
-		if err := errors.Join(os.Chown(marker, 1, 1), os.Chmod(marker, 0o644), os.Chmod(f.Path, 0o644),
-			os.Chmod(dir, 0o777), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.Chown(marker, 1, 1), os.Chmod(marker, 0o644), os.Chmod(f.Path, 0o644),
+			os.Chmod(dir, 0o777), os.Chmod(filepath.Dir(dir), 0o755)))
 		t.Setenv(dirVar, dir)
 	}
 	if !asNobody(t) {
@@ -178,9 +170,7 @@ func TestAbandoned_LockFileIsNot(t *testing.T) {
 	f.StaleAfter = -1
 	putFile(t, f.Path, nil, longAgo)
 	untouched(t, filepath.Dir(f.Path), func() {
-		if locked := asLocked(t, tryErr(t, f)); locked.Evidence != evidence.NotALockFile {
-			t.Errorf("evidence is %q", locked.Evidence)
-		}
+		equal(t, asLocked(t, tryErr(t, f)).Evidence, evidence.NotALockFile, "evidence")
 	})
 }
 
@@ -198,12 +188,8 @@ func TestAbandoned_ClaimChanged(t *testing.T) {
 	if locked := asLocked(t, tryErr(t, f)); locked.Info == nil || locked.Info.Cmd != "winner" {
 		t.Errorf("held by %+v", locked.Info)
 	}
-	if got := string(getFile(t, f.Path)); got != winner {
-		t.Errorf("the winner's claim is now %q", got)
-	}
-	if got, want := names(t, filepath.Dir(f.Path)), "lock lock.flock"; got != want {
-		t.Errorf("left: %s; want %s", got, want)
-	}
+	equal(t, string(getFile(t, f.Path)), winner, "the winner's claim is now")
+	equal(t, names(t, filepath.Dir(f.Path)), "lock lock.flock", "left")
 }
 
 // TestAbandoned_Crash: a reclaimer that finds an abandoned marker is killed at each of
@@ -218,9 +204,7 @@ func TestAbandoned_Crash(t *testing.T) {
 		parked.Do(step, "parked")
 		parked.Kill()
 		takeOver(t, path)
-		if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
-			t.Errorf("%s: left behind: %s; want only %s", step, got, want)
-		}
+		equal(t, names(t, filepath.Dir(path)), ".lock.flock", step, "left behind")
 	}
 }
 

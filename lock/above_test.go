@@ -137,9 +137,7 @@ func TestHeldAbove_Set(t *testing.T) {
 	held := tryHold(t, b)
 	heldIn(t, held.Environ(nil))
 	promptly(t, "AcquireAll", func() {
-		if _, err := lock.AcquireAll(t.Context(), a, b); !errors.Is(err, lock.ErrReentrant) {
-			t.Errorf("%v; want ErrReentrant", err)
-		}
+		wantErr(t, errOf(lock.AcquireAll(t.Context(), a, b)), lock.ErrReentrant)
 	})
 	letGo(t, held)
 }

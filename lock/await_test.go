@@ -31,17 +31,13 @@ func TestAwaitFree_Line(t *testing.T) {
 	held := tryHold(t, f)
 	first := beginAcquire(t, t.Context(), f)
 	awaited := beginAwait(t, t.Context(), f.Park(func(step string) {
-		if step == lock.StepSiblingLocked && testkit.Exists(f.Path) {
-			t.Error("there is a lock file in its turn")
-		}
+		that(t, step != lock.StepSiblingLocked || !testkit.Exists(f.Path), "there is a lock file in its turn")
 	}))
 	last := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	letGo(t, held)
 	held = getHeld(t, first)
-	if len(awaited) != 0 {
-		t.Error("it has not waited for who came before")
-	}
+	equal(t, len(awaited), 0, "it has not waited for who came before")
 	letGo(t, held)
 	held = getHeld(t, last)
 	wantAwaited(t, awaited) // beside the last one, who came later
@@ -69,18 +65,13 @@ func TestAwaitFree_OfOthers(t *testing.T) {
 func TestAwaitFree_Untouched(t *testing.T) {
 	dir := t.TempDir()
 	check(t, lock.File{Path: filepath.Join(dir, ".lock")}.AwaitFree(t.Context()))
-	f, err := lock.Dir{Path: filepath.Join(dir, "locks")}.At(lock.Key{Space: "a", Name: "b"})
-	check(t, err)
+	f := must(lock.Dir{Path: filepath.Join(dir, "locks")}.At(lock.Key{Space: "a", Name: "b"}))(t)
 	check(t, f.AwaitFree(t.Context()))
-	if got := names(t, dir); got != "" {
-		t.Errorf("%s were made", got)
-	}
+	equal(t, names(t, dir), "", "were made")
 	if err := (lock.File{Path: filepath.Join(dir, "no", ".lock")}).AwaitFree(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v; want that the folder is not there", err)
 	}
-	if err := (lock.File{Path: "a\x00b"}).AwaitFree(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
-		t.Errorf("%v; want ErrInvalidName", err)
-	}
+	wantErr(t, (lock.File{Path: "a\x00b"}).AwaitFree(t.Context()), lock.ErrInvalidName)
 }
 
 // TestAwaitFree_Dead: a dead holder's lock is free, and left as it is. What a reader has left
@@ -88,8 +79,7 @@ func TestAwaitFree_Untouched(t *testing.T) {
 func TestAwaitFree_Dead(t *testing.T) {
 	f := queued(t)
 	leaveDeadClaim(t, f.Path)
-	was, err := os.ReadFile(f.Path)
-	check(t, err)
+	was := must(os.ReadFile(f.Path))(t)
 	check(t, f.AwaitFree(t.Context()))
 	if is, err := os.ReadFile(f.Path); err != nil || string(is) != string(was) {
 		t.Errorf("%v: %s\nwant %s", err, is, was)
@@ -147,11 +137,8 @@ func TestAwaitFree_NotRefused(t *testing.T) {
 				if mode == "shared" {
 					acquire = sharing(try).TryAcquire
 				}
-				held, err := acquire(t.Context())
-				check(t, err)
-				if !outwaited {
-					t.Error("they have not met")
-				}
+				held := must(acquire(t.Context()))(t)
+				that(t, outwaited, "they have not met")
 				letGo(t, held)
 				wantFree(t, f.Path)
 			})
@@ -181,9 +168,7 @@ func TestAwaitFree_OtherProgram(t *testing.T) {
 			}
 			check(t, os.Remove(f.Path))
 			wantAwaited(t, awaited)
-			if testkit.Exists(f.Path) {
-				t.Error("it has made a lock file")
-			}
+			that(t, !testkit.Exists(f.Path), "it has made a lock file")
 		})
 	}
 }
@@ -203,9 +188,7 @@ func TestAwaitFree_InVain(t *testing.T) {
 	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Info == nil || l.Info.PID != os.Getpid() {
 		t.Errorf("%v; want ErrTimeout, and this process", err)
 	}
-	if err := f.AwaitFree(held.Context(t.Context())); !errors.Is(err, lock.ErrReentrant) {
-		t.Errorf("%v; want ErrReentrant", err)
-	}
+	wantErr(t, f.AwaitFree(held.Context(t.Context())), lock.ErrReentrant)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := f.AwaitFree(ctx); !errors.Is(err, context.Canceled) {
@@ -213,9 +196,7 @@ func TestAwaitFree_InVain(t *testing.T) {
 	}
 	letGo(t, held)
 	wantFree(t, f.Path)
-	if err := (lock.File{Path: f.Path, RequireKernelLock: true}).WithoutKernelLock().AwaitFree(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("%v; want ErrUnsupported", err)
-	}
+	wantErr(t, (lock.File{Path: f.Path, RequireKernelLock: true}).WithoutKernelLock().AwaitFree(t.Context()), errors.ErrUnsupported)
 }
 
 // TestAwaitFree_BeingReclaimed: a dead holder's lock that another program is taking over is not
@@ -230,15 +211,11 @@ func TestAwaitFree_BeingReclaimed(t *testing.T) {
 			return
 		}
 		if looks++; looks == 2 {
-			if err := os.Remove(f.Path + ".reclaim"); err != nil {
-				t.Error(err)
-			}
+			noErr(t, os.Remove(f.Path+".reclaim"))
 		}
 	}))
 	wantAwaited(t, awaited)
-	if looks < 2 {
-		t.Error("it was free for a program that only waits, and is being taken over")
-	}
+	that(t, looks >= 2, "it was free for a program that only waits, and is being taken over")
 }
 
 // TestAwaitFree_Tidies: it removes the sibling if it was the last to need it.
@@ -250,11 +227,7 @@ func TestAwaitFree_Tidies(t *testing.T) {
 		if step != lock.StepJudged {
 			return
 		}
-		if err := os.Remove(f.Path); err != nil {
-			t.Error(err)
-		}
+		noErr(t, os.Remove(f.Path))
 	}).AwaitFree(t.Context()))
-	if left := names(t, filepath.Dir(f.Path)); left != "" {
-		t.Errorf("left behind: %s", left)
-	}
+	equal(t, names(t, filepath.Dir(f.Path)), "", "left behind")
 }

@@ -99,13 +99,8 @@ func descendant(t *testing.T, parent *child, order string) (pid int) {
 	t.Helper()
 	answer := parent.Say(order)
 	pid, err := strconv.Atoi(answer)
-	if err != nil {
-		t.Fatal(answer)
-	}
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err, answer)
+	p := must(os.FindProcess(pid))(t)
 	t.Cleanup(func() { p.Kill() })
 	testkit.Eventually(t, "the shell has become what it is told to run", func() bool { return platform.ProgramOf(pid) == "sleep" })
 	return pid
@@ -113,9 +108,7 @@ func descendant(t *testing.T, parent *child, order string) (pid int) {
 
 func killPID(t *testing.T, pid int) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // TestAttach_Killed: the children of a holder that was killed have its lock, until the last
@@ -148,9 +141,7 @@ func TestAttach_Killed(t *testing.T) {
 	next := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	late := wantLocked(t, f.Path) // behind who waits
-	if late.Gone == nil || !slices.Equal(pids(late.Processes), want) {
-		t.Errorf("%+v; want %d gone, and %v", late, dead, want)
-	}
+	that(t, late.Gone != nil && slices.Equal(pids(late.Processes), want), "%+v; want %d gone, and %v", late, dead, want)
 	killPID(t, one)
 	eventually(t, "one is left", func() bool { return slices.Equal(pids(inspect(t, f).Processes), []int{two}) })
 	if len(next) != 0 {
@@ -280,9 +271,7 @@ func TestNested(t *testing.T) {
 	p.Do("hold", "held")
 	shareFile(t, descendant(t, p, "child"), f.Path)
 	p.Do("release", "released")
-	if f.HeldAbove() {
-		t.Error("held above after its release")
-	}
+	that(t, !f.HeldAbove(), "held above after its release")
 }
 
 // shareFile gives this process an open file of another's, as its children have it, until the
@@ -326,10 +315,7 @@ func TestAttach_Reader(t *testing.T) {
 	if s := inspect(t, f); !s.Shared || s.Gone != nil || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
 		t.Errorf("%+v; want the reader %d", s, child)
 	}
-	beside, err := sharing(f).TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	beside := must(sharing(f).TryAcquire(t.Context()))(t)
 	next := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
 	letGo(t, beside)
@@ -366,9 +352,7 @@ func TestLeaveToChildren(t *testing.T) {
 			p.Do("leave", "left")
 			p.Do("leave", "released") // there is nothing to leave any more
 			s := inspect(t, f)
-			if s.State != evidence.Held {
-				t.Errorf("%+v; want it held", s)
-			}
+			that(t, s.State == evidence.Held, "%+v; want it held", s)
 			if s.Shared != (how == "share") || (s.Gone == nil) != s.Shared || s.Info != nil || !slices.Equal(pids(s.Processes), []int{child}) {
 				t.Errorf("%+v; want %d", s, child)
 			}
@@ -387,8 +371,7 @@ func TestLeaveToChildren_Readers(t *testing.T) {
 	f := queuedListed(t)
 	p, killed := start(t, "parent", f.Path), start(t, "parent", f.Path)
 	p.Do("share", "held")
-	beside, err := sharing(f).TryAcquire(t.Context())
-	check(t, err)
+	beside := must(sharing(f).TryAcquire(t.Context()))(t)
 	killed.Do("share", "held")
 	one, two, three := descendant(t, p, "child"), descendant(t, p, "grandchild"), descendant(t, killed, "child")
 	p.Do("leave", "left")
@@ -407,9 +390,7 @@ func TestLeaveToChildren_Readers(t *testing.T) {
 		t.Errorf("%v; want it locked by others, whom one can wait for", err)
 	}
 	shareFile(t, one, f.Path)
-	if _, err := f.Acquire(t.Context()); !errors.Is(err, lock.ErrReentrant) {
-		t.Errorf("%v; want ErrReentrant", err)
-	}
+	wantErr(t, errOf(f.Acquire(t.Context())), lock.ErrReentrant)
 }
 
 // TestLeaveToChildren_Ended: when the last child has ended, the claim of a holder who left
@@ -465,12 +446,8 @@ func TestLeaveToChildren_NoDescriptors(t *testing.T) {
 func TestLeaveToChildren_Lost(t *testing.T) {
 	f := queued(t)
 	held := tryHold(t, f)
-	if err := held.Attach(exec.Command("true")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, held.Attach(exec.Command("true")))
+	check(t, os.Remove(f.Path))
 	if left, err := held.LeaveToChildren(); left || !errors.Is(err, lock.ErrLost) {
 		t.Errorf("left %v, error %v; want ErrLost", left, err)
 	}
@@ -481,9 +458,7 @@ func TestLeaveToChildren_Lost(t *testing.T) {
 func TestAttach_Lost(t *testing.T) {
 	f := queued(t)
 	held := tryHold(t, f)
-	if err := os.Remove(f.Path); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(f.Path))
 	if err := held.Note("x"); !errors.Is(err, lock.ErrLost) { // so it knows
 		t.Fatal(err)
 	}
@@ -491,9 +466,7 @@ func TestAttach_Lost(t *testing.T) {
 	if err := held.Attach(cmd); !errors.Is(err, lock.ErrLost) || len(cmd.ExtraFiles) != 0 || cmd.Env != nil {
 		t.Errorf("%v, %v, %v; want ErrLost", err, cmd.ExtraFiles, cmd.Env)
 	}
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost)
 	wantFree(t, f.Path)
 }
 
@@ -502,10 +475,7 @@ func TestAttach_Descriptors(t *testing.T) {
 	f := queued(t)
 	held := tryHold(t, f)
 	defer letGo(t, held)
-	theirs, err := os.Create(filepath.Join(t.TempDir(), "theirs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must(os.Create(filepath.Join(t.TempDir(), "theirs")))(t)
 	defer theirs.Close()
 	// An agent that was started with a file at descriptor 4, and adds one at 3.
 	cmd := testkit.Command(t, "descriptors", f.Path+".its")

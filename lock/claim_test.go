@@ -32,9 +32,7 @@ func asLocked(t *testing.T, err error) *lock.LockedError {
 
 func tryHold(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	held, err := f.TryAcquire(context.Background())
-	check(t, err)
-	return held
+	return must(f.TryAcquire(context.Background()))(t)
 }
 
 func letGo(t *testing.T, held *lock.FileHold) {
@@ -42,13 +40,14 @@ func letGo(t *testing.T, held *lock.FileHold) {
 	check(t, held.Release())
 }
 
-func putFile(t *testing.T, path string, data []byte, modified time.Time) {
+func inspect(t *testing.T, f lock.File) lock.Status {
 	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, os.WriteFile(path, data, 0o600))
-	if !modified.IsZero() {
-		check(t, os.Chtimes(path, modified, modified))
-	}
+	return must(f.Inspect(t.Context()))(t)
+}
+
+func wantStatus(t *testing.T, s lock.Status, state evidence.State, by evidence.Evidence) {
+	t.Helper()
+	that(t, s.State == state && s.Evidence == by, "%+v; want %s: %s", s, state, by)
 }
 
 // putSibling makes the sibling of a lock file, as a holder would.
@@ -71,25 +70,11 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) []byte {
 	return data
 }
 
-func getFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
-	return data
-}
-
 func getClaim(t *testing.T, path string) evidence.Claim {
 	t.Helper()
 	var claim evidence.Claim
 	check(t, json.Unmarshal(getFile(t, path), &claim))
 	return claim
-}
-
-func isAbsent(t *testing.T, path string) {
-	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%s is there (%v)", path, err)
-	}
 }
 
 // ownClaim is a whole claim of this process.
@@ -118,8 +103,7 @@ func formerClaim(t *testing.T) evidence.Claim {
 // kindOf is the name of the filesystem that a file lies on.
 func kindOf(t *testing.T, path string) string {
 	t.Helper()
-	fsys, err := platform.FilesystemOf(path)
-	check(t, err)
+	fsys := must(platform.FilesystemOf(path))(t)
 	return fsys.Kind
 }
 
@@ -134,9 +118,7 @@ func sameClaim(a, b evidence.Claim) bool {
 // goldenClaim reads a claim that the format must never lose.
 func goldenClaim(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("evidence", "testdata", name))
-	check(t, err)
-	return data
+	return must(os.ReadFile(filepath.Join("evidence", "testdata", name)))(t)
 }
 
 func TestClaim_OnDiskAfterAcquire(t *testing.T) {
@@ -146,8 +128,7 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	defer held.Release()
 	after := time.Now()
 
-	info, err := os.Lstat(path)
-	check(t, err)
+	info := must(os.Lstat(path))(t)
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("lock file has mode %v, want 0600", info.Mode())
 	}
@@ -160,18 +141,14 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	}
 	data := getFile(t, path)
 	claim, err := evidence.Decode(data)
-	if err != nil {
-		t.Fatalf("%s: %v", data, err)
-	}
+	check(t, err, data)
 	if !sameClaim(claim.Claim, held.Info()) {
 		t.Errorf("on disk\n%+v, Info says\n%+v", claim.Claim, held.Info())
 	}
 	if encoded, _ := claim.Encode(nil); !bytes.Equal(encoded, data) {
 		t.Errorf("on disk %q, want %q", data, encoded)
 	}
-	if claim.PID != os.Getpid() || claim.Cmd != `push "quoted" <b>` || len(claim.Nonce) < 20 {
-		t.Errorf("claim is %+v", claim)
-	}
+	that(t, claim.PID == os.Getpid() && claim.Cmd == `push "quoted" <b>` && len(claim.Nonce) >= 20, "claim is %+v", claim)
 	if claim.CreatedAt.Before(before.Round(0)) || claim.CreatedAt.After(after.Round(0)) {
 		t.Errorf("created_at is %s, not from %s to %s", claim.CreatedAt, before, after)
 	}
@@ -179,11 +156,8 @@ func TestClaim_OnDiskAfterAcquire(t *testing.T) {
 	if !platform.OwnLocks {
 		locked += ".flock"
 	}
-	id, err := platform.IdentifyFile(locked)
-	check(t, err)
-	if want := fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino); claim.KernelLock != want {
-		t.Errorf("kernel_lock is %q, want %q", claim.KernelLock, want)
-	}
+	id := must(platform.IdentifyFile(locked))(t)
+	equal(t, claim.KernelLock, fmt.Sprintf("%s:%d:%d", kindOf(t, path), id.Dev, id.Ino), "kernel_lock")
 	isAbsent(t, path+".reclaim")
 }
 

@@ -46,9 +46,7 @@ func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.F
 	if after := getClaim(t, outer.Path()); after.Nonce != before.Nonce || ctx.Err() != nil {
 		t.Errorf("the outer hold was touched: %+v, %v", after, context.Cause(ctx))
 	}
-	if n := lock.QueueLen(f, false); n != 0 {
-		t.Errorf("%d in the queue", n)
-	}
+	equal(t, lock.QueueLen(f, false), 0, "in the queue")
 }
 
 // TestReentrant: acquiring again under a hold's context is refused at once,
@@ -57,8 +55,7 @@ func TestReentrant(t *testing.T) {
 	for name, acquire := range acquirers {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
-			held, err := acquire(f, t.Context())
-			check(t, err)
+			held := must(acquire(f, t.Context()))(t)
 			type key struct{}
 			ctx, cancel := context.WithCancel(context.WithValue(held.Context(t.Context()), key{}, 1))
 			defer cancel()
@@ -93,9 +90,7 @@ func TestReentrant_OtherCase(t *testing.T) {
 		return
 	}
 	other, err := upper.TryAcquire(ctx)
-	if err != nil {
-		t.Fatal("another lock: ", err)
-	}
+	check(t, err, "another lock")
 	letGo(t, other)
 	if err := os.Link(lower.Path, upper.Path); err != nil {
 		t.Skip("needs hard links, to give a file two names: ", err)
@@ -135,9 +130,7 @@ func TestDo(t *testing.T) {
 		}
 		return mine
 	}
-	if err := f.Do(t.Context(), in); err != mine {
-		t.Error(err)
-	}
+	equal(t, f.Do(t.Context(), in), mine)
 	if acquired, err := f.TryDo(t.Context(), in); !acquired || err != mine {
 		t.Error(acquired, err)
 	}
@@ -154,14 +147,10 @@ func TestTryDo_Skips(t *testing.T) {
 			t.Errorf("%s: the function was called", name)
 			return nil
 		})
-		if acquired || err != nil {
-			t.Errorf("%s: %v, %v; want false, nil", name, acquired, err)
-		}
+		that(t, !acquired && err == nil, "%s: %v, %v; want false, nil", name, acquired, err)
 	}
 	err := f.Do(held.Context(t.Context()), func(context.Context, *lock.FileHold) error { t.Error("called"); return nil })
-	if !errors.Is(err, lock.ErrReentrant) {
-		t.Errorf("Do under its own lock: %v", err)
-	}
+	wantErr(t, err, lock.ErrReentrant, "Do under its own lock")
 	letGo(t, held)
 	// What is not contention is no reason to skip.
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -178,14 +167,10 @@ func TestDo_LostMeanwhile(t *testing.T) {
 	err := f.Do(t.Context(), func(ctx context.Context, _ *lock.FileHold) error {
 		removeFile(t, f.Path)
 		promptly(t, "the loss", func() { <-ctx.Done() })
-		if !errors.Is(context.Cause(ctx), lock.ErrLost) {
-			t.Errorf("cause is %v", context.Cause(ctx))
-		}
+		wantErr(t, context.Cause(ctx), lock.ErrLost, "cause")
 		return nil
 	})
-	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Do: %v, want ErrLost", err)
-	}
+	wantErr(t, err, lock.ErrLost, "Do")
 }
 
 // TestHoldOf: Do's context leads to the hold, for its fence.
@@ -195,9 +180,7 @@ func TestHoldOf(t *testing.T) {
 	}
 	d := lock.Dir{Path: t.TempDir()}
 	err := lock.Do(t.Context(), d, lock.Key{Space: "s", Name: "outer"}, func(ctx context.Context, outer lock.Hold) error {
-		if outer != lock.HoldOf(ctx) {
-			t.Error("not the hold that fn was given")
-		}
+		equal(t, outer, lock.HoldOf(ctx), "not the hold that fn was given")
 		if fence, err := outer.Fence(); err != nil || fence <= 0 {
 			t.Errorf("fence %d (%v)", fence, err)
 		}
@@ -208,7 +191,5 @@ func TestHoldOf(t *testing.T) {
 			return nil
 		})
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noErr(t, err)
 }

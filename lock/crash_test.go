@@ -50,9 +50,7 @@ func TestCrash(t *testing.T) {
 			}
 			parked.Cmd.Process.Kill()
 			takeOver(t, path)
-			if got, want := names(t, dir), ".lock.flock"; got != want {
-				t.Errorf("left behind: %s; want only %s", got, want)
-			}
+			equal(t, names(t, dir), ".lock.flock", "left behind")
 		})
 	}
 }
@@ -77,9 +75,7 @@ func TestCrashTwice(t *testing.T) {
 				parked.Kill()
 			}
 			takeOver(t, path)
-			if got, want := names(t, filepath.Dir(path)), ".lock.flock"; got != want {
-				t.Errorf("%s, then %s: left behind: %s; want only %s", first, second, got, want)
-			}
+			equal(t, names(t, filepath.Dir(path)), ".lock.flock", first, "then", second, "left behind")
 		}
 	}
 }
@@ -104,15 +100,11 @@ func takeOverBy(t *testing.T, f lock.File) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	held, err := f.Acquire(ctx)
-	if err != nil {
-		t.Fatalf("the next one: %v", err)
-	}
+	check(t, err, "the next one")
 	if got := held.Info().PID; got != os.Getpid() {
 		t.Errorf("claim is of pid %d, want ours, %d", got, os.Getpid())
 	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, held.Release())
 }
 
 // wantLocked tries for the lock, as one who would take age for a proof.
@@ -171,9 +163,7 @@ func TestRobbed(t *testing.T) {
 				released = released[:i] + path + released[i+len("PATH"):]
 			}
 			robbed.Do("release", released)
-			if got := names(t, dir); got != test.left {
-				t.Errorf("left: %s; want %s", got, test.left)
-			}
+			equal(t, names(t, dir), test.left, "left")
 		})
 	}
 }
@@ -192,21 +182,16 @@ func TestDeadWhoseSiblingIsGone(t *testing.T) {
 func TestSiblingReplacedInPassage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	replaced := false
-	held, err := lock.File{Path: path}.Park(func(step string) {
+	held := must(lock.File{Path: path}.Park(func(step string) {
 		if step == lock.StepSiblingLocked && !replaced {
 			replaced = true
-			if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")); err != nil {
-				t.Error(err)
-			}
+			noErr(t, errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")))
 		}
-	}).TryAcquire(t.Context())
-	check(t, err)
+	}).TryAcquire(t.Context()))(t)
 	if err := peek(path + ".flock"); err != platform.ErrBusy {
 		t.Errorf("kernel lock on the sibling at the path: %v; want it to be ours", err)
 	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, held.Release())
 }
 
 // TestDeadClaimChangesBeforeReclaim: between the judgement and the marker, the
@@ -217,9 +202,7 @@ func TestDeadClaimChangesBeforeReclaim(t *testing.T) {
 	winner := `{"pid":1,"created_at":"` + time.Now().UTC().Format(time.RFC3339) + `","cmd":"other program"}`
 	held, err := lock.File{Path: path}.Park(func(step string) {
 		if step == lock.StepMarkerCreated {
-			if err := os.WriteFile(path, []byte(winner), 0o600); err != nil {
-				t.Error(err)
-			}
+			noErr(t, os.WriteFile(path, []byte(winner), 0o600))
 		}
 	}).TryAcquire(t.Context())
 	if err == nil {
@@ -228,9 +211,7 @@ func TestDeadClaimChangesBeforeReclaim(t *testing.T) {
 	if got, _ := os.ReadFile(path); string(got) != winner {
 		t.Errorf("the winner's claim is now %q", got)
 	}
-	if got, want := names(t, filepath.Dir(path)), ".lock .lock.flock"; got != want {
-		t.Errorf("left: %s; want %s", got, want)
-	}
+	equal(t, names(t, filepath.Dir(path)), ".lock .lock.flock", "left")
 }
 
 // TestSiblingGoneMidway: the sibling is removed while one acquires, at each step,
@@ -250,14 +231,10 @@ func TestSiblingGoneMidway(t *testing.T) {
 					return
 				}
 				gone = true
-				if err := os.Remove(path + ".flock"); err != nil {
-					t.Error(err)
-				}
+				noErr(t, os.Remove(path+".flock"))
 				rival, _ = lock.File{Path: path}.TryAcquire(t.Context())
 			}).TryAcquire(t.Context())
-			if !gone {
-				t.Errorf("%s: never came there", at)
-			}
+			that(t, gone, "%s: never came there", at)
 			if held == nil == (rival == nil) {
 				t.Errorf("%s: holders: %v (%v), rival %v; want one", at, held != nil, err, rival != nil)
 			}
@@ -265,13 +242,9 @@ func TestSiblingGoneMidway(t *testing.T) {
 				if h == nil {
 					continue
 				}
-				if err := h.Release(); err != nil {
-					t.Errorf("%s: %v", at, err)
-				}
+				noErr(t, h.Release(), at)
 			}
-			if got, want := names(t, dir), ".lock.flock"; got != want {
-				t.Errorf("%s: left behind: %s; want only %s", at, got, want)
-			}
+			equal(t, names(t, dir), ".lock.flock", at, "left behind")
 		}
 	}
 }
@@ -284,9 +257,7 @@ func TestBreakForce(t *testing.T) {
 		t.Helper()
 		before := treeState(t, filepath.Dir(f.Path))
 		_, err := f.BreakForce(t.Context(), nonce)
-		if l := asLocked(t, err); l.Evidence != want {
-			t.Errorf("break with nonce %q: %v, want %q", nonce, err, want)
-		}
+		that(t, asLocked(t, err).Evidence == want, "break with nonce %q: %v, want %q", nonce, err, want)
 		sameTree(t, before, treeState(t, filepath.Dir(f.Path)))
 	}
 	held := tryHold(t, f)
@@ -296,16 +267,10 @@ func TestBreakForce(t *testing.T) {
 
 	elsewhere := evidence.Claim{PID: 1, CreatedAt: time.Now(), Nonce: "ELSEWHERE", BootID: "another", Hostname: "elsewhere"}
 	putClaim(t, f.Path, elsewhere)
-	if l := notHad(t, f); l.Evidence != evidence.ForeignHost {
-		t.Errorf("judged by %q", l.Evidence)
-	}
+	equal(t, notHad(t, f).Evidence, evidence.ForeignHost, "judged by")
 	refused("", evidence.OtherNonce)
 	refused("other", evidence.OtherNonce)
-	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.Evidence != evidence.ForeignHost {
-		t.Errorf("break with the right nonce: %+v, %v", s, err)
-	}
+	equal(t, must(f.BreakForce(t.Context(), elsewhere.Nonce))(t).Evidence, evidence.ForeignHost, "break with the right nonce")
 	isAbsent(t, f.Path)
-	if s, err := f.BreakForce(t.Context(), elsewhere.Nonce); err != nil || s.State != evidence.Free {
-		t.Errorf("a free lock: %+v, %v", s, err)
-	}
+	equal(t, must(f.BreakForce(t.Context(), elsewhere.Nonce))(t).State, evidence.Free, "a free lock")
 }

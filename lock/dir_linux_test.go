@@ -20,8 +20,7 @@ import (
 // holdKey acquires a lock until the end of the test.
 func holdKey(t *testing.T, d lock.Dir, key lock.Key) lock.Hold {
 	t.Helper()
-	held, err := d.TryAcquire(t.Context(), key)
-	check(t, err)
+	held := must(d.TryAcquire(t.Context(), key))(t)
 	t.Cleanup(func() { held.Release() })
 	return held
 }
@@ -41,9 +40,7 @@ func listed(d lock.Dir) (all []lock.Status, errs []error) {
 func wantListed(t *testing.T, d lock.Dir, want ...lock.Key) []lock.Status {
 	t.Helper()
 	all, errs := listed(d)
-	if len(errs) != 0 {
-		t.Error(errs)
-	}
+	equal(t, len(errs), 0, errs)
 	var keys []lock.Key
 	for _, e := range all {
 		keys = append(keys, e.Key)
@@ -113,15 +110,12 @@ func TestDir_ListDead(t *testing.T) {
 	d := lock.Dir{Path: t.TempDir()}
 	key := lock.Key{Space: "s", Name: "dead"}
 	check(t, holdKey(t, d, key).Release())
-	at, err := d.At(key)
-	check(t, err)
+	at := must(d.At(key))(t)
 	c := start(t, "holder", at.Path)
 	c.Do("try", "held")
 	c.Kill()
 	e := wantListed(t, d, key)[0]
-	if e.State != evidence.Dead || e.Info == nil || e.Info.PID != c.Cmd.Process.Pid {
-		t.Errorf("listed as %+v of %+v", e, e.Info)
-	}
+	that(t, e.State == evidence.Dead && e.Info != nil && e.Info.PID == c.Cmd.Process.Pid, "listed as %+v of %+v", e, e.Info)
 	check(t, holdKey(t, d, key).Release())
 	wantListed(t, d)
 }
@@ -131,8 +125,7 @@ func TestDir_ListWaiting(t *testing.T) {
 	needsKernelList(t)
 	d := lock.Dir{Path: t.TempDir()}
 	key, other := lock.Key{Space: "s", Name: "wanted"}, lock.Key{Space: "s", Name: "z"}
-	at, err := d.At(key)
-	check(t, err)
+	at := must(d.At(key))(t)
 	held := holdKey(t, d, key)
 	holdKey(t, d, other)
 	c := start(t, "member", at.Path)
@@ -208,9 +201,7 @@ func TestDir_ListErrors(t *testing.T) {
 		t.Errorf("a folder that is not there yet: %v, %v", entries, errs)
 	}
 	_, errs := listed(lock.Dir{Path: filepath.Join(t.TempDir(), "missing", "locks")})
-	if len(errs) != 1 || !errors.Is(errs[0], fs.ErrNotExist) {
-		t.Errorf("a folder that is nowhere: %v", errs)
-	}
+	that(t, len(errs) == 1 && errors.Is(errs[0], fs.ErrNotExist), "a folder that is nowhere: %v", errs)
 	t.Chdir(t.TempDir())
 	if entries, errs := listed(lock.Dir{}); len(entries) != 0 || len(errs) != 1 || !errors.Is(errs[0], lock.ErrInvalidName) {
 		t.Errorf("no folder: %v, %v", entries, errs)
@@ -229,18 +220,12 @@ func TestDir_Hostile(t *testing.T) {
 			if below, err := filepath.Rel(d.Path, held.(*lock.FileHold).Path()); err != nil || !filepath.IsLocal(below) {
 				t.Errorf("%q, %q: the lock file is at %s (%v)", space, name, below, err)
 			}
-			if err := held.Release(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, held.Release())
 		}
 	}
-	if got := names(t, parent); got != "locks" {
-		t.Errorf("beside the folder: %s", got)
-	}
+	equal(t, names(t, parent), "locks", "beside the folder")
 	files, err := filepath.Glob(filepath.Join(d.Path, "*", "*"))
-	if err != nil || len(files) != 0 {
-		t.Errorf("left behind: %v (%v)", files, err)
-	}
+	that(t, err == nil && len(files) == 0, "left behind: %v (%v)", files, err)
 }
 
 // TestDir_Makes: the README's Dir works as pasted, by its own methods and by At: what is
@@ -258,12 +243,8 @@ func TestDir_Makes(t *testing.T) {
 			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Free || !filepath.IsAbs(s.Path) {
 				t.Errorf("before the folder: %+v, %v", s, err)
 			}
-			if s, err := f.Break(t.Context()); err != nil || s.State != evidence.Free {
-				t.Errorf("before the folder: %+v, %v", s, err)
-			}
-			if got := names(t, "."); got != before {
-				t.Errorf("looking made %s", got)
-			}
+			equal(t, must(f.Break(t.Context()))(t).State, evidence.Free, "before the folder")
+			equal(t, names(t, "."), before, "looking made")
 			return sharing(f).Acquire(t.Context())
 		},
 		"Do": func(d lock.Dir) (lock.Hold, error) {
@@ -291,15 +272,11 @@ func TestDir_Makes(t *testing.T) {
 			continue
 		}
 		wantListed(t, lock.Dir{Path: "locks"}, key)
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, held.Release())
 		if _, err := acquire(lock.Dir{Path: "absent/locks"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make it first") {
 			t.Errorf("%s: without the folder above: %v", name, err)
 		}
-		if got := names(t, "."); got != "locks" {
-			t.Errorf("%s: made %s", name, got)
-		}
+		equal(t, names(t, "."), "locks", name, "made")
 	}
 }
 
@@ -309,8 +286,7 @@ func TestMissingFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ctx := t.Context()
 	f := lock.File{Path: "absent/a.lock"}
-	moved, err := lock.Dir{Path: "locks"}.At(lock.Key{Space: "s", Name: "n"})
-	check(t, err)
+	moved := must(lock.Dir{Path: "locks"}.At(lock.Key{Space: "s", Name: "n"}))(t)
 	moved.Path = f.Path // it is no File of a Dir any more
 	for name, do := range map[string]func() error{
 		"Acquire":          func() error { _, err := f.Acquire(ctx); return err },
@@ -344,9 +320,7 @@ func TestDir_Folders(t *testing.T) {
 			t.Errorf("%q: %v, %v", key, held, err)
 		}
 	}
-	if got := names(t, d.Path); got != "" {
-		t.Errorf("made: %s", got)
-	}
+	equal(t, names(t, d.Path), "", "made")
 	check(t, os.WriteFile(filepath.Join(d.Path, "file"), nil, 0o600))
 	if held, err := d.TryAcquire(t.Context(), lock.Key{Space: "file", Name: "n"}); err == nil {
 		t.Errorf("a space that is a file: %v", held)
@@ -356,10 +330,8 @@ func TestDir_Folders(t *testing.T) {
 func TestDir_Shared(t *testing.T) {
 	d := lock.Dir{Path: t.TempDir()}
 	key := lock.Key{Space: "s", Name: "n"}
-	one, err := d.AcquireShared(t.Context(), key)
-	check(t, err)
-	other, err := d.TryAcquireShared(t.Context(), key)
-	check(t, err)
+	one := must(d.AcquireShared(t.Context(), key))(t)
+	other := must(d.TryAcquireShared(t.Context(), key))(t)
 	readers := 2
 	if _, err := platform.ListKernelLocks(); err != nil {
 		readers = 0 // the one that the claim names
@@ -371,9 +343,7 @@ func TestDir_Shared(t *testing.T) {
 		t.Errorf("a writer beside readers: %v, %v", held, err)
 	}
 	for _, held := range []lock.Hold{one, other} {
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, held.Release())
 	}
 	wantListed(t, d)
 }

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,8 +45,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			}
 			if c.KernelLock == "own" || c.KernelLock == "copy" || c.KernelLock == "moved" {
 				putFile(t, path, nil, time.Time{})
-				id, err := platform.IdentifyFile(path)
-				check(t, err)
+				id := must(platform.IdentifyFile(path))(t)
 				if c.KernelLock == "copy" {
 					id.Ino++
 				}
@@ -171,8 +169,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			test.put(t, file.Path)
 			before := treeState(t, dir)
 			beforeAcquire := treeState(t, dir, "lock.flock")
-			status, err := file.Inspect(context.Background())
-			check(t, err)
+			status := must(file.Inspect(context.Background()))(t)
 			if status.State != test.state || status.Evidence != test.evidence {
 				t.Errorf("Inspect: %s, %q; want %s, %q", status.State, status.Evidence, test.state, test.evidence)
 			}
@@ -181,9 +178,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			held, err := file.TryAcquire(context.Background())
 			if test.state == evidence.Dead {
 				check(t, err)
-				if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-					t.Errorf("on disk is %+v", got)
-				}
+				equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "on disk")
 				isAbsent(t, file.Path+".reclaim")
 				letGo(t, held)
 				return
@@ -192,9 +187,7 @@ func TestEvidence_OnDisk(t *testing.T) {
 			if l.Evidence != test.evidence || l.State != test.state {
 				t.Errorf("TryAcquire: %s, %q; want %s, %q", l.State, l.Evidence, test.state, test.evidence)
 			}
-			if (l.Info == nil) != (status.Info == nil) {
-				t.Errorf("holder is %v for TryAcquire, %v for Inspect", l.Info, status.Info)
-			}
+			equal(t, l.Info == nil, status.Info == nil, "holder is", l.Info, "for TryAcquire,", status.Info, "for Inspect")
 			sameTree(t, beforeAcquire, treeState(t, dir, "lock.flock"))
 		})
 	}
@@ -229,9 +222,7 @@ func TestInspect_WhileHeld(t *testing.T) {
 
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := file.Inspect(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that is over: %v", err)
-	}
+	wantErr(t, errOf(file.Inspect(ended)), context.Canceled, "with a context that is over")
 }
 
 // TestInspect_RemovedMeanwhile: what was removed after it was opened is nobody's lock any
@@ -258,15 +249,9 @@ func TestInspect_ItsFileRemoved(t *testing.T) {
 			f.Shared = shared
 			held := tryHold(t, f)
 			check(t, os.Remove(f.Path))
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v, %v; want it held", s, err)
-			}
-			if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-				t.Error(err)
-			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Free {
-				t.Errorf("after Release: %+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, f), evidence.Held, evidence.KernelLockHeld)
+			wantErr(t, held.Release(), lock.ErrLost)
+			equal(t, inspect(t, f).State, evidence.Free, "after Release")
 		})
 	}
 }

@@ -33,9 +33,7 @@ func TestFallback_Right(t *testing.T) {
 	promptly(t, "reclaiming", func() { <-mayRemove })
 	check(t, os.Remove(marker)) // as somebody would who takes its maker for dead
 	before := treeState(t, filepath.Dir(file.Path))
-	if l := notHad(t, file); l.Evidence != evidence.BeingReclaimed {
-		t.Errorf("evidence is %q", l.Evidence)
-	}
+	equal(t, notHad(t, file).Evidence, evidence.BeingReclaimed, "evidence")
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 
 	check(t, os.Remove(file.Path))
@@ -70,7 +68,5 @@ func TestFallback_AlienMarkers(t *testing.T) {
 		before = strings.Replace(before+" ", filepath.Base(file.Path)+".reclaim"+name+" ", "", 1)
 		before = strings.TrimSpace(before)
 	}
-	if after != before {
-		t.Errorf("there are %s; want %s", after, before)
-	}
+	equal(t, after, before)
 }

@@ -47,26 +47,18 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 		t.Errorf("files are %q, want the lock file alone", got)
 	}
 	letGo(t, held)
-	if got := names(t, filepath.Dir(file.Path)); got != "" {
-		t.Errorf("Release left %q", got)
-	}
-	if err := held.Release(); err != nil {
-		t.Errorf("second Release: %v", err)
-	}
+	equal(t, names(t, filepath.Dir(file.Path)), "", "Release left")
+	noErr(t, held.Release(), "second Release")
 }
 
 func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
 	file := fallbackFile(t)
 	held := tryHold(t, file)
-	if l := notHad(t, withKernelLock(file)); l.Evidence != evidence.SameProcess {
-		t.Errorf("%q", l.Evidence)
-	}
+	equal(t, notHad(t, withKernelLock(file)).Evidence, evidence.SameProcess)
 	letGo(t, held)
 
 	held = tryHold(t, withKernelLock(file))
-	if l := notHad(t, file); l.Evidence != evidence.SameProcess {
-		t.Errorf("%q", l.Evidence)
-	}
+	equal(t, notHad(t, file).Evidence, evidence.SameProcess)
 	letGo(t, held)
 	letGo(t, tryHold(t, file))
 }
@@ -92,9 +84,7 @@ func TestFallback_OneAtATime(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d holders", n)
-				}
+				equal(t, inside.Add(1), 1, "holders")
 				if f, err := os.OpenFile(occupied, os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 					t.Error(err)
 				} else {
@@ -102,9 +92,7 @@ func TestFallback_OneAtATime(t *testing.T) {
 					os.Remove(occupied)
 				}
 				inside.Add(-1)
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, held.Release())
 			}
 		})
 	}
@@ -116,12 +104,10 @@ func TestFallback_HolderRenews(t *testing.T) {
 	file.StaleAfter = 30 * time.Millisecond
 	held := tryHold(t, file)
 	first := held.Info()
-	before, err := os.Lstat(file.Path)
-	check(t, err)
+	before := must(os.Lstat(file.Path))(t)
 	eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
 	eventually(t, "Info shows the renewal", func() bool { return held.Info().RenewedAt.After(first.RenewedAt) })
-	after, err := os.Lstat(file.Path)
-	check(t, err)
+	after := must(os.Lstat(file.Path))(t)
 	if !after.ModTime().After(before.ModTime()) {
 		t.Errorf("modification time went from %s to %s", before.ModTime(), after.ModTime())
 	}
@@ -130,9 +116,7 @@ func TestFallback_HolderRenews(t *testing.T) {
 	}
 	claim := getClaim(t, file.Path)
 	claim.RenewedAt = first.RenewedAt
-	if !sameClaim(claim, first) {
-		t.Errorf("the renewal changed the claim from\n%+v to\n%+v", first, claim)
-	}
+	that(t, sameClaim(claim, first), "the renewal changed the claim from\n%+v to\n%+v", first, claim)
 	select {
 	case <-held.Lost():
 		t.Error("lost")
@@ -198,14 +182,10 @@ func TestFallback_LostClaim(t *testing.T) {
 					case <-time.After(patience):
 						t.Fatal("the loss is never found")
 					}
-					if _, err := held.Fence(); !errors.Is(err, lock.ErrLost) {
-						t.Errorf("Fence: %v, want ErrLost", err)
-					}
+					wantErr(t, errOf(held.Fence()), lock.ErrLost, "Fence")
 				}
 				before := treeState(t, filepath.Dir(file.Path))
-				if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-					t.Errorf("Release: %v, want ErrLost", err)
-				}
+				wantErr(t, held.Release(), lock.ErrLost, "Release")
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 				select {
 				case <-held.Lost():
@@ -216,15 +196,11 @@ func TestFallback_LostClaim(t *testing.T) {
 				if ctx.Err() != context.Canceled || !errors.Is(context.Cause(ctx), lock.ErrLost) {
 					t.Errorf("context ended with %v, cause %v", ctx.Err(), context.Cause(ctx))
 				}
-				if parent.Err() != nil {
-					t.Error("the parent was ended too")
-				}
+				that(t, parent.Err() == nil, "the parent was ended too")
 				if late := held.Context(parent); !errors.Is(context.Cause(late), lock.ErrLost) {
 					t.Errorf("a context asked for afterwards: cause %v", context.Cause(late))
 				}
-				if err := held.Release(); err != nil {
-					t.Errorf("second Release: %v", err)
-				}
+				noErr(t, held.Release(), "second Release")
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 			})
 		}
@@ -304,9 +280,7 @@ func TestFallback_GivesUpCleanly(t *testing.T) {
 	if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != held.Info().Nonce {
 		t.Errorf("holder is %+v", l.Info)
 	}
-	if !errors.Is(err, lock.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error is %v", err)
-	}
+	that(t, errors.Is(err, lock.ErrTimeout) && errors.Is(err, context.DeadlineExceeded), "error is %v", err)
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 }
 
@@ -318,19 +292,11 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 		"Acquire":    file.Acquire,
 	} {
 		_, err := acquire(context.Background())
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v, want ErrUnsupported", name, err)
-		}
-		if locked := new(lock.LockedError); errors.As(err, &locked) {
-			t.Errorf("%s: %v is not contention", name, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), file.Path) {
-			t.Errorf("%s: %q does not say where", name, err)
-		}
+		wantErr(t, err, errors.ErrUnsupported, name)
+		that(t, !errors.As(err, new(*lock.LockedError)), "%s: %v is not contention", name, err)
+		that(t, err == nil || strings.Contains(err.Error(), file.Path), "%s: %q does not say where", name, err)
 	}
-	if got := names(t, filepath.Dir(file.Path)); got != "" {
-		t.Errorf("left behind: %q", got)
-	}
+	equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 }
 
 func TestFallback_ForeignHost(t *testing.T) {
@@ -361,16 +327,12 @@ func TestFallback_ForeignHost(t *testing.T) {
 			putClaim(t, file.Path, claim)
 			if !test.dead {
 				before := treeState(t, filepath.Dir(file.Path))
-				if l := notHad(t, file); l.Evidence != evidence.ForeignHost {
-					t.Errorf("%q", l.Evidence)
-				}
+				equal(t, notHad(t, file).Evidence, evidence.ForeignHost)
 				sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 				return
 			}
 			held := tryHold(t, file)
-			if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-				t.Errorf("on disk is %+v", got)
-			}
+			equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "on disk")
 			letGo(t, held)
 		})
 	}
@@ -394,9 +356,7 @@ func TestRenew_Due(t *testing.T) {
 			renewals, last = renewals+1, now
 		}
 	}
-	if renewals != 3 {
-		t.Errorf("renewed %d times in two hours", renewals)
-	}
+	that(t, renewals == 3, "renewed %d times in two hours", renewals)
 	// A suspended machine: the monotonic clock stood still, the wall clock did not.
 	if !renewal.Tick(begun.Round(0).Add(5 * time.Hour)) {
 		t.Fatal("lost")
@@ -420,12 +380,8 @@ func TestRenew_Lost(t *testing.T) {
 	check(t, os.WriteFile(folder, nil, 0o600)) // so that looking is an error: no folder
 	defer os.Rename(folder+".away", folder)
 	defer os.Remove(folder)
-	if !renewal.Tick(begun.Add(59 * time.Minute)) {
-		t.Error("lost, though it was trusted not long ago")
-	}
-	if renewal.Tick(begun.Add(61 * time.Minute)) {
-		t.Error("not lost, though nobody could look for StaleAfter")
-	}
+	that(t, renewal.Tick(begun.Add(59*time.Minute)), "lost, though it was trusted not long ago")
+	that(t, !renewal.Tick(begun.Add(61*time.Minute)), "not lost, though nobody could look for StaleAfter")
 	select {
 	case <-held.Lost():
 	default:

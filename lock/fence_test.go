@@ -23,8 +23,7 @@ func fenceOf(t *testing.T, file lock.File) int64 {
 	t.Helper()
 	held := tryHold(t, file)
 	defer letGo(t, held)
-	first, err := held.Fence()
-	check(t, err)
+	first := must(held.Fence())(t)
 	if again, err := held.Fence(); err != nil || again != first {
 		t.Errorf("one holder got %d and %d (%v)", first, again, err)
 	}
@@ -45,15 +44,11 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 		lock.File{Path: path}.WithoutKernelLock(),
 	} {
 		fence := fenceOf(t, file)
-		if fence <= last {
-			t.Errorf("holder %d got %d after %d", i, fence, last)
-		}
+		that(t, fence > last, "holder %d got %d after %d", i, fence, last)
 		if i == 0 && (fence < clock.UnixMicro() || fence > engine.MaxFence) {
 			t.Errorf("first fence %d, by the clock at %d; want at least that, and less than 2^53", fence, clock.UnixMicro())
 		}
-		if i == 3 && fence != last+1 {
-			t.Errorf("clock set back: %d after %d, want the next number", fence, last)
-		}
+		that(t, i != 3 || fence == last+1, "clock set back: %d after %d, want the next number", fence, last)
 		last = fence
 	}
 }
@@ -61,23 +56,16 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 func TestFence_LayoutInSibling(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	putFile(t, path+".flock", nil, time.Time{})
-	before, err := os.Lstat(path + ".flock")
-	check(t, err)
+	before := must(os.Lstat(path + ".flock"))(t)
 	fence := fenceOf(t, lock.File{Path: path})
-	if got, want := string(getFile(t, path+".flock"))[:23], fmt.Sprintf("\x00\x00%020d\n", fence); got != want {
-		t.Errorf("sibling has %q, want %q", got, want)
-	}
+	equal(t, string(getFile(t, path+".flock"))[:23], fmt.Sprintf("\x00\x00%020d\n", fence), "sibling has")
 	after, err := os.Lstat(path + ".flock")
-	if err != nil || !os.SameFile(before, after) {
-		t.Errorf("the sibling was replaced (%v)", err)
-	}
+	that(t, err == nil && os.SameFile(before, after), "the sibling was replaced (%v)", err)
 
 	// A known number is read, and raised.
 	const known = int64(4e15)
 	putFile(t, path+".flock", fmt.Appendf(nil, "\x00\x00%020d\n", known), time.Time{})
-	if got := fenceOf(t, lock.File{Path: path}); got != known+1 {
-		t.Errorf("after %d came %d", known, got)
-	}
+	equal(t, fenceOf(t, lock.File{Path: path}), known+1, "after", known, "came")
 }
 
 func TestFence_NotAskedForIsNotWritten(t *testing.T) {
@@ -98,9 +86,7 @@ func TestFence_SurvivesNULs(t *testing.T) {
 	putSibling(t, path, content)
 	before := time.Now().UnixMicro()
 	fence := fenceOf(t, lock.File{Path: path})
-	if fence < before {
-		t.Errorf("fence is %d, below the clock, %d", fence, before)
-	}
+	that(t, fence >= before, "fence is %d, below the clock, %d", fence, before)
 	if next := fenceOf(t, lock.File{Path: path}); next <= fence {
 		t.Errorf("after %d came %d", fence, next)
 	}
@@ -128,9 +114,7 @@ func TestFence_SparesData(t *testing.T) {
 			if fence, err := held.Fence(); err == nil || !strings.Contains(err.Error(), path+".flock: ") || !strings.Contains(err.Error(), "remove this file") {
 				t.Errorf("fence is %d, %v; want an error with the file and the cure", fence, err)
 			}
-			if got := string(getFile(t, path+".flock")); got != content {
-				t.Errorf("the file has now %q", got)
-			}
+			equal(t, string(getFile(t, path+".flock")), content, "the file has now")
 		})
 	}
 }
@@ -174,14 +158,11 @@ func TestFence_Shown(t *testing.T) {
 	file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
 	shows := func(when string, want int64) {
 		t.Helper()
-		if s, err := file.Inspect(t.Context()); err != nil || s.Fence != want {
-			t.Errorf("%s: %d, %v; want %d", when, s.Fence, err, want)
-		}
+		equal(t, inspect(t, file).Fence, want, when)
 	}
 	held := tryHold(t, file)
 	shows("held, not asked for", 0)
-	fence, err := held.Fence()
-	check(t, err)
+	fence := must(held.Fence())(t)
 	shows("held", fence)
 	letGo(t, held)
 	shows("free", fence)
@@ -194,16 +175,12 @@ func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
 	first := fenceOf(t, lock.File{Path: path})
 	check(t, os.Remove(path+".flock"))
 	next := fenceOf(t, lock.File{Path: path})
-	if next <= first {
-		t.Errorf("after %d came %d", first, next)
-	}
+	that(t, next > first, "after %d came %d", first, next)
 	// While it is held, too.
 	held := tryHold(t, lock.File{Path: path})
 	check(t, os.Remove(path+".flock"))
 	fence, err := held.Fence()
-	if err != nil || fence <= next {
-		t.Errorf("after %d came %d (%v)", next, fence, err)
-	}
+	that(t, err == nil && fence > next, "after %d came %d (%v)", next, fence, err)
 	letGo(t, held)
 }
 
@@ -225,7 +202,5 @@ func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
 	if fence, err := robbed.Fence(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("fence of who was robbed is %d, %v; want ErrLost", fence, err)
 	}
-	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
+	wantErr(t, robbed.Release(), lock.ErrLost)
 }

@@ -47,20 +47,15 @@ func signed(t *testing.T, owner string) lock.File {
 func TestFile_Fields(t *testing.T) {
 	f := signed(t, "me")
 	held := tryHold(t, f)
-	data, err := os.ReadFile(f.Path)
-	check(t, err)
+	data := must(os.ReadFile(f.Path))(t)
 	var fields map[string]any
-	if err := json.Unmarshal(data, &fields); err != nil {
-		t.Fatalf("%v in %s", err, data)
-	}
+	check(t, json.Unmarshal(data, &fields), "in", data)
 	info := held.Info()
 	for name, want := range map[string]any{
 		"owner": "me", "when": info.CreatedAt.Format(time.RFC3339), "a \"b\"": "<c>\n",
 		"pid": float64(os.Getpid()), "nonce": info.Nonce,
 	} {
-		if fields[name] != want {
-			t.Errorf("%s is %v, want %v", name, fields[name], want)
-		}
+		equal(t, fields[name], want, name)
 	}
 	if locked := asLocked(t, tryErr(t, lock.File{Path: f.Path})); locked.Info == nil || *locked.Info != info {
 		t.Errorf("others see %+v, want %+v", locked.Info, info)
@@ -86,9 +81,7 @@ func TestFile_FieldsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), Format: &lock.Format{Fields: func(evidence.Claim) map[string]string { return fields }}}
-			if err := tryErr(t, f); !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("error is %v", err)
-			}
+			wantErr(t, tryErr(t, f), lock.ErrInvalidName)
 			wantFree(t, f.Path)
 		})
 	}
@@ -114,9 +107,7 @@ func TestFile_ParseRefused(t *testing.T) {
 		if err := tryErr(t, f); !errors.Is(err, lock.ErrInvalidName) || !strings.Contains(err.Error(), want) {
 			t.Errorf("of another program's file: %v; want %q", err, want)
 		}
-		if _, err := f.Inspect(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("inspecting another program's file: %v", err)
-		}
+		wantErr(t, errOf(f.Inspect(t.Context())), lock.ErrInvalidName, "inspecting another program's file")
 	}
 }
 
@@ -142,12 +133,8 @@ func TestFile_Parse(t *testing.T) {
 				letGo(t, tryHold(t, f))
 				return
 			}
-			if locked := asLocked(t, tryErr(t, f)); locked.Evidence != test.evidence {
-				t.Errorf("evidence is %q, want %q", locked.Evidence, test.evidence)
-			}
-			if data, err := os.ReadFile(f.Path); err != nil || string(data) != test.content {
-				t.Errorf("left %q (%v)", data, err)
-			}
+			equal(t, asLocked(t, tryErr(t, f)).Evidence, test.evidence, "evidence")
+			equal(t, string(must(os.ReadFile(f.Path))(t)), test.content, "left")
 		})
 	}
 }
@@ -159,9 +146,7 @@ func TestFields_OwnNames(t *testing.T) {
 		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Format: &lock.Format{Fields: func(evidence.Claim) map[string]string {
 			return map[string]string{name: "x"}
 		}}}
-		if _, err := f.TryAcquire(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("%s: %v", name, err)
-		}
+		wantErr(t, errOf(f.TryAcquire(t.Context())), lock.ErrInvalidName, name)
 		isAbsent(t, f.Path)
 	}
 }

@@ -62,10 +62,8 @@ func FuzzLockFile(f *testing.F) {
 			check(t, os.Chtimes(l.Path, past, past))
 		}
 		before := treeState(t, dir, ".", "lock.flock")
-		first, err := l.Inspect(t.Context())
-		check(t, err)
-		again, err := l.Inspect(t.Context())
-		check(t, err)
+		first := inspect(t, l)
+		again := inspect(t, l)
 		if first.State != again.State || first.Evidence != again.Evidence || !reflect.DeepEqual(first.Info, again.Info) {
 			t.Errorf("looked at twice, it is %s, %s, and then %s, %s", first.State, first.Evidence, again.State, again.Evidence)
 		}
@@ -86,9 +84,7 @@ func FuzzLockFile(f *testing.F) {
 			return
 		}
 		check(t, held.Release())
-		if left := names(t, dir); left != "lock.flock" {
-			t.Errorf("left behind: %s", left)
-		}
+		equal(t, names(t, dir), "lock.flock", "left behind")
 	})
 }
 
@@ -151,13 +147,10 @@ func FuzzSibling(f *testing.F) {
 		alien := len(data) > siblingSize || !none && (perr != nil || last < 0 || len(line) != 21 || line[20] != '\n' || line[0] == '+') ||
 			!platform.KeepsMarks && len(bytes.Trim(data[:min(2, len(data))], "\x00")) > 0
 
-		status, err := l.Inspect(t.Context())
-		check(t, err)
+		status := inspect(t, l)
 		held := tryHold(t, l)
 		before, err := held.Predecessor()
-		if err != nil && !alien {
-			t.Errorf("the predecessor: %v", err)
-		}
+		that(t, err == nil || alien, "the predecessor: %v", err)
 		if !reflect.DeepEqual(status.Last, before) {
 			t.Errorf("who had it last is %+v, and to the next holder %+v", status.Last, before)
 		}
@@ -172,9 +165,7 @@ func FuzzSibling(f *testing.F) {
 		letGo(t, held)
 		after := getFile(t, sibling)
 		if alien {
-			if nerr == nil || !bytes.Equal(after, data) {
-				t.Errorf("somebody's data was changed (%v)", nerr)
-			}
+			that(t, nerr != nil && bytes.Equal(after, data), "somebody's data was changed (%v)", nerr)
 			return
 		}
 		check(t, nerr)

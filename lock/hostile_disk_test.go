@@ -165,17 +165,11 @@ func TestHostile_NoInodes(t *testing.T) {
 			}
 			failures++
 			wantSystemError(t, err, syscall.ENOSPC)
-			if string(getFile(t, file.Path)) != deadClaim {
-				t.Error("the dead claim was changed")
-			}
+			equal(t, string(getFile(t, file.Path)), deadClaim, "the dead claim was changed")
 			isAbsent(t, file.Path+".reclaim")
-			if open := openBelow(t, dir); open != "" {
-				t.Errorf("open files: %q", open)
-			}
+			equal(t, openBelow(t, dir), "", "open files")
 		}
-		if failures == 0 {
-			t.Errorf("%s: nothing failed", mode)
-		}
+		that(t, failures != 0, "%s: nothing failed", mode)
 	}
 }
 
@@ -198,16 +192,12 @@ func TestHostile_ReadOnlyFilesystem(t *testing.T) {
 				fails(t, in(*file), syscall.EROFS)
 				_, err := in(*file).Acquire(context.Background())
 				wantSystemError(t, err, syscall.EROFS)
-				if status, err := in(*file).Inspect(context.Background()); err != nil || status.State != state {
-					t.Errorf("%s, %s: %+v, %v; want %s", file.Path, mode, status, err, state)
-				}
+				equal(t, must(in(*file).Inspect(context.Background()))(t).State, state, file.Path, mode)
 			})
 		}
 	}
 	sameTree(t, before, treeState(t, dir))
-	if open := openBelow(t, dir); open != "" {
-		t.Errorf("open files: %q", open)
-	}
+	equal(t, openBelow(t, dir), "", "open files")
 	remount(0)
 	canWriteAgain(t, free, dead, marked, bare)
 }

@@ -73,9 +73,7 @@ func TestHostile_HugeFile(t *testing.T) {
 			for _, file := range []lock.File{{Path: path}, {Path: path, StaleAfter: time.Hour}} {
 				untouched(t, dir, func() {
 					_, err := in(file).TryAcquire(context.Background())
-					if l := asLocked(t, err); l.Evidence != evidence.NotALockFile {
-						t.Errorf("%+v", l)
-					}
+					equal(t, asLocked(t, err).Evidence, evidence.NotALockFile)
 				})
 			}
 			runtime.ReadMemStats(&after)
@@ -127,9 +125,7 @@ func TestHostile_Content(t *testing.T) {
 							t.Errorf("%+v", l)
 						}
 						status, err := file.Inspect(context.Background())
-						if err != nil || status.State != evidence.Unknown || status.Info != nil {
-							t.Errorf("%+v, %v", status, err)
-						}
+						that(t, err == nil && status.State == evidence.Unknown && status.Info == nil, "%+v, %v", status, err)
 					})
 				}
 			})

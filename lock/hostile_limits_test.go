@@ -85,9 +85,7 @@ func TestHostile_NoDescriptors(t *testing.T) {
 			}
 		}
 	}
-	if failures == 0 || successes == 0 {
-		t.Errorf("%d failures, %d successes: want some of each", failures, successes)
-	}
+	that(t, failures != 0 && successes != 0, "%d failures, %d successes: want some of each", failures, successes)
 
 	giveBack(len(spare))
 	unlimited()
@@ -96,12 +94,8 @@ func TestHostile_NoDescriptors(t *testing.T) {
 	held := tryHold(t, free)
 	defer letGo(t, held)
 	claim := held.Info()
-	if bootID := strings.TrimSpace(string(getFile(t, "/proc/sys/kernel/random/boot_id"))); claim.BootID != bootID {
-		t.Errorf("boot id is %q, want %q", claim.BootID, bootID)
-	}
-	if claim.Start == 0 || claim.PIDNamespace == 0 || claim.Hostname == "" {
-		t.Errorf("claim is %+v", claim)
-	}
+	equal(t, claim.BootID, strings.TrimSpace(string(getFile(t, "/proc/sys/kernel/random/boot_id"))), "boot id")
+	that(t, claim.Start != 0 && claim.PIDNamespace != 0 && claim.Hostname != "", "claim is %+v", claim)
 }
 
 // A filesystem that is not trusted: ramfs has kernel locks, and is not on the list.
@@ -117,9 +111,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		file := path("required")
 		file.RequireKernelLock = true
 		_, err := file.TryAcquire(context.Background())
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "ramfs") {
-			t.Errorf("error is %v", err)
-		}
+		that(t, errors.Is(err, errors.ErrUnsupported) && strings.Contains(fmt.Sprint(err), "ramfs"), "error is %v", err)
 		isAbsent(t, file.Path)
 	})
 
@@ -128,15 +120,9 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		file.StaleAfter = 30 * time.Millisecond
 		held := tryHold(t, file)
 		first := held.Info()
-		if first.KernelLock != "" || first.RenewedAt.IsZero() {
-			t.Errorf("claim is %+v", first)
-		}
-		if l := notHad(t, file); l.Evidence != evidence.KernelLockHeld {
-			t.Errorf("%q", l.Evidence)
-		}
-		if l := notHad(t, file.WithoutKernelLock()); l.Evidence != evidence.SameProcess {
-			t.Errorf("%q", l.Evidence)
-		}
+		that(t, first.KernelLock == "" && !first.RenewedAt.IsZero(), "claim is %+v", first)
+		equal(t, notHad(t, file).Evidence, evidence.KernelLockHeld)
+		equal(t, notHad(t, file.WithoutKernelLock()).Evidence, evidence.SameProcess)
 		eventually(t, "the claim is renewed", func() bool { return getClaim(t, file.Path).RenewedAt.After(first.RenewedAt) })
 		letGo(t, held)
 		isAbsent(t, file.Path)
@@ -148,12 +134,8 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		held := tryHold(t, file)
 		putDeadClaim(t, file.Path)
 		promptly(t, "the loss", func() { <-held.Lost() })
-		if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
-		if string(getFile(t, file.Path)) != deadClaim {
-			t.Error("the successor's claim was changed")
-		}
+		wantErr(t, held.Release(), lock.ErrLost, "Release")
+		equal(t, string(getFile(t, file.Path)), deadClaim, "the successor's claim was changed")
 	})
 
 	self, dead := ownClaim(t), formerClaim(t)
@@ -178,9 +160,7 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 			}
 			putClaim(t, file.Path, claim)
 			status, err := file.Inspect(context.Background())
-			if err != nil || status.Evidence != test.evidence {
-				t.Errorf("Inspect: %+v, %v; want %q", status, err, test.evidence)
-			}
+			that(t, err == nil && status.Evidence == test.evidence, "Inspect: %+v, %v; want %q", status, err, test.evidence)
 			if status.State == evidence.Dead {
 				letGo(t, tryHold(t, file))
 			} else if l := notHad(t, file); l.Evidence != test.evidence {
@@ -193,8 +173,6 @@ func TestHostile_UntrustedFilesystem(t *testing.T) {
 		file := path("incomplete")
 		putFile(t, file.Path, nil, time.Time{})
 		mark(t, file.Path)
-		if l := notHad(t, file); l.Evidence != evidence.Unreadable {
-			t.Errorf("%q", l.Evidence)
-		}
+		equal(t, notHad(t, file).Evidence, evidence.Unreadable)
 	})
 }

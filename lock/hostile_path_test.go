@@ -61,9 +61,7 @@ func TestHostile_Path(t *testing.T) {
 				} else if want != nil && !errors.Is(err, want) {
 					t.Errorf("%s: %v, want %v", what, err, want)
 				}
-				if locked := new(lock.LockedError); errors.As(err, &locked) {
-					t.Errorf("%s: %v is not contention", what, err)
-				}
+				that(t, !errors.As(err, new(*lock.LockedError)), "%s: %v is not contention", what, err)
 			}
 			if _, err := file.Inspect(context.Background()); want == lock.ErrInvalidName && !errors.Is(err, want) {
 				t.Errorf("%s: Inspect: %v", what, err)
@@ -86,12 +84,8 @@ func TestHostile_LongName(t *testing.T) {
 				file := in(lock.File{Path: filepath.Join(dir, strings.Repeat("x", n))})
 				held, err := file.TryAcquire(context.Background())
 				if err != nil {
-					if locked := new(lock.LockedError); errors.As(err, &locked) {
-						t.Errorf("%d bytes: %v is not contention", n, err)
-					}
-					if got := names(t, dir); got != "" {
-						t.Errorf("%d bytes: left behind %q", n, got)
-					}
+					that(t, !errors.As(err, new(*lock.LockedError)), "%d bytes: %v is not contention", n, err)
+					equal(t, names(t, dir), "", n, "bytes: left behind")
 					continue
 				}
 				longest = n
@@ -111,12 +105,8 @@ func TestHostile_LongName(t *testing.T) {
 					stuck, why = append(stuck, n), err
 				}
 			}
-			if len(stuck) > 0 {
-				t.Errorf("a dead holder's lock, or one's own, stays with names of %d bytes: %.100v ...", stuck, why)
-			}
-			if longest < 200 {
-				t.Errorf("the longest name is %d bytes", longest)
-			}
+			that(t, len(stuck) == 0, "a dead holder's lock, or one's own, stays with names of %d bytes: %.100v ...", stuck, why)
+			that(t, longest >= 200, "the longest name is %d bytes", longest)
 		})
 	}
 }

@@ -74,18 +74,12 @@ func TestHostile_ReleaseFails(t *testing.T) {
 			chmod(t, dir, 0o500)
 			err := held.Release()
 			wantSystemError(t, err, fs.ErrPermission)
-			if errors.Is(err, lock.ErrLost) {
-				t.Errorf("%v, but nothing is lost", err)
-			}
-			if err := held.Release(); err != nil {
-				t.Errorf("once more: %v", err)
-			}
+			that(t, !errors.Is(err, lock.ErrLost), "%v, but nothing is lost", err)
+			noErr(t, held.Release(), "once more")
 			// It can't be taken over either, as long as nobody may write the folder; and
 			// nobody is said to have it.
 			wantSystemError(t, get(t, waiter).err, fs.ErrPermission)
-			if s, err := file.Inspect(t.Context()); err != nil || s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, file), evidence.Dead, evidence.SaysReleased)
 			chmod(t, dir, 0o700)
 			letGo(t, tryHold(t, file))
 			isAbsent(t, file.Path)
@@ -105,9 +99,7 @@ func TestHostile_VanishesDuringRelease(t *testing.T) {
 					os.Remove(file.Path)
 				}
 			}))
-			if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("Release: %v, want ErrLost", err)
-			}
+			wantErr(t, held.Release(), lock.ErrLost, "Release")
 			isAbsent(t, file.Path+".reclaim")
 			letGo(t, tryHold(t, file))
 		})
@@ -128,14 +120,11 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 	for _, mode := range []fs.FileMode{0, 0o200, 0o200 | fs.ModeSticky} {
 		chmod(t, file.Path, mode)
 		for _, f := range []lock.File{file, aged, file.WithoutKernelLock()} {
-			before, err := os.Lstat(file.Path)
-			check(t, err)
+			before := must(os.Lstat(file.Path))(t)
 			if l := notHad(t, f); l.State != evidence.Unknown || l.Evidence != evidence.NotPermitted || l.Info != nil {
 				t.Errorf("%+v", l)
 			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Unknown || s.Evidence != evidence.NotPermitted {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, f), evidence.Unknown, evidence.NotPermitted)
 			if after, err := os.Lstat(file.Path); err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
 				t.Errorf("changed: %v, %v", after, err)
 			}
@@ -169,7 +158,5 @@ func TestOwnLock_Readable(t *testing.T) {
 		}
 	})
 	letGo(t, tryHold(t, f))
-	if seen < 10 {
-		t.Errorf("read %d times", seen)
-	}
+	that(t, seen >= 10, "read %d times", seen)
 }

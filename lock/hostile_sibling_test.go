@@ -63,9 +63,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 			})
 			before := treeState(t, dir, "lock")
 			promptly(t, "Release", func() {
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, held.Release())
 			})
 			sameTree(t, before, treeState(t, dir, "lock"))
 			isAbsent(t, file.Path)
@@ -77,9 +75,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 // somebody puts another file in its place. Who locked the old one has nothing.
 func TestHostile_SiblingReplaced(t *testing.T) {
 	replace := func(path string) {
-		if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Error(err)
-		}
+		noErr(t, errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path)))
 	}
 	t.Run("once", func(t *testing.T) {
 		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
@@ -92,12 +88,8 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 			}
 		}))
 		defer letGo(t, held)
-		if times != 2 {
-			t.Errorf("locked %d times, want 2", times)
-		}
-		if err := peek(file.Path + ".flock"); err != platform.ErrBusy {
-			t.Errorf("the sibling's kernel lock: %v", err)
-		}
+		that(t, times == 2, "locked %d times, want 2", times)
+		equal(t, peek(file.Path+".flock"), platform.ErrBusy, "the sibling's kernel lock")
 	})
 	t.Run("by somebody who has the lock now", func(t *testing.T) {
 		file := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
@@ -124,13 +116,9 @@ func TestHostile_SiblingReplaced(t *testing.T) {
 		if err == nil {
 			t.Fatal("the lock was had")
 		}
-		if locked := new(lock.LockedError); errors.As(err, &locked) || !strings.Contains(err.Error(), ".flock") {
-			t.Errorf("error is %v", err)
-		}
+		that(t, !errors.As(err, new(*lock.LockedError)) && strings.Contains(err.Error(), ".flock"), "error is %v", err)
 		isAbsent(t, file.Path)
-		if open := openBelow(t, dir); open != "" {
-			t.Errorf("open files: %q", open)
-		}
+		equal(t, openBelow(t, dir), "", "open files")
 	})
 }
 
@@ -151,17 +139,13 @@ func TestHostile_SiblingContent_Fallback(t *testing.T) {
 	held := tryHold(t, file)
 	putFile(t, file.Path+".flock", []byte("somebody's"), time.Now().Add(-time.Hour))
 	untouched(t, dir, func() {
-		if err := held.Note("x"); err == nil {
-			t.Error("noted in somebody's data")
-		}
+		that(t, held.Note("x") != nil, "noted in somebody's data")
 		if fence, err := held.Fence(); err == nil {
 			t.Errorf("fence %d was kept in somebody's data", fence)
 		}
 	})
 	letGo(t, held)
-	if open := openBelow(t, dir); open != "" {
-		t.Errorf("open files: %q", open)
-	}
+	equal(t, openBelow(t, dir), "", "open files")
 }
 
 // TestHostile_Marker: as for the lock file.

@@ -43,8 +43,7 @@ func TestHostile_InodeUsedAgain(t *testing.T) {
 			for call := 1; ; call++ {
 				path := filepath.Join(t.TempDir(), "lock")
 				putDeadClaim(t, path)
-				dead, err := os.Lstat(path)
-				check(t, err)
+				dead := must(os.Lstat(path))(t)
 				number := inode(path)
 				successor := fmt.Sprintf(`{"pid":%010d,"created_at":"2020-01-02T03:04:05Z"}`, 1)
 				calls, swapped := 0, false
@@ -85,9 +84,7 @@ func TestHostile_InodeUsedAgain(t *testing.T) {
 				}
 				isAbsent(t, path+".reclaim")
 			}
-			if len(steps) < 6 {
-				t.Errorf("swapped at %q alone", steps)
-			}
+			that(t, len(steps) >= 6, "swapped at %q alone", steps)
 		})
 	}
 }
@@ -97,12 +94,10 @@ func privateFile(t *testing.T, content string) (path string, unchanged func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "private")
 	putFile(t, path, []byte(content), time.Now().Add(-10_000*time.Hour))
-	before, err := os.Lstat(path)
-	check(t, err)
+	before := must(os.Lstat(path))(t)
 	return path, func() {
 		t.Helper()
-		after, err := os.Lstat(path)
-		check(t, err)
+		after := must(os.Lstat(path))(t)
 		if data := string(getFile(t, path)); data != content || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) || !os.SameFile(before, after) {
 			t.Errorf("the private file was %v %s, and is %v %s: %q", before.Mode(), before.ModTime(), after.Mode(), after.ModTime(), data)
 		}
@@ -184,9 +179,7 @@ func TestHostile_SwappedWhileHeld(t *testing.T) {
 					promptly(t, "a note", func() { _ = held.Note("step 2") })
 				}
 				promptly(t, "Release", func() {
-					if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-						t.Errorf("Release: %v, want ErrLost", err)
-					}
+					wantErr(t, held.Release(), lock.ErrLost, "Release")
 				})
 				sameTree(t, before, treeState(t, dir, "lock.flock", "lock.away"))
 			})
@@ -215,16 +208,14 @@ func TestDir_MadeByOthers(t *testing.T) {
 			{"not sticky above", false, "4711", "0", false, false},
 		} {
 			t.Run(test.name+", user "+uid, func(t *testing.T) {
-				above, err := os.MkdirTemp(folder, "")
-				check(t, err)
+				above := must(os.MkdirTemp(folder, ""))(t)
 				mode := fs.FileMode(0o777)
 				if test.sticky {
 					mode |= fs.ModeSticky
 				}
 				check(t, os.Chmod(above, mode))
 				d := lock.Dir{Path: filepath.Join(above, "locks")}
-				owner, err := strconv.Atoi(test.owner)
-				check(t, err)
+				owner := must(strconv.Atoi(test.owner))(t)
 				make := func(path string, owner int, mode fs.FileMode) {
 					check(t, errors.Join(os.Mkdir(path, 0o700), os.Chown(path, owner, -1), os.Chmod(path, mode)))
 				}
@@ -240,15 +231,11 @@ func TestDir_MadeByOthers(t *testing.T) {
 				c.Order("key agent 7")
 				said := c.Say("try")
 				if !test.refuse {
-					if said != "held" {
-						t.Errorf("said %q", said)
-					}
+					equal(t, said, "held", "said")
 					return
 				}
 				for _, part := range []string{"make folder for ", "permission denied", refused + " is 4711's"} {
-					if !strings.Contains(said, part) {
-						t.Errorf("said %q; want %q in it", said, part)
-					}
+					that(t, strings.Contains(said, part), "said %q; want %q in it", said, part)
 				}
 				sameTree(t, before, treeState(t, above))
 			})
@@ -266,8 +253,7 @@ func TestDir_FoldersOfOne(t *testing.T) {
 		syscall.Umask(old)
 		check(t, err)
 		for _, folder := range []string{d.Path, filepath.Join(d.Path, "s")} {
-			info, err := os.Stat(folder)
-			check(t, err)
+			info := must(os.Stat(folder))(t)
 			if info.Mode().Perm() != 0o755 {
 				t.Errorf("umask %04o: %s has %v", umask, folder, info.Mode())
 			}

@@ -30,9 +30,7 @@ func setLimit(t *testing.T, resource int, n uint64) (restore func()) {
 	check(t, syscall.Getrlimit(resource, &old))
 	check(t, syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: old.Max}))
 	return func() {
-		if err := syscall.Setrlimit(resource, &old); err != nil {
-			t.Error(err)
-		}
+		noErr(t, syscall.Setrlimit(resource, &old))
 	}
 }
 
@@ -86,9 +84,7 @@ func fails(t *testing.T, f lock.File, want ...error) {
 
 func wantSystemError(t *testing.T, err error, want ...error) {
 	t.Helper()
-	if locked := new(lock.LockedError); errors.As(err, &locked) {
-		t.Errorf("%v is not contention", err)
-	}
+	that(t, !errors.As(err, new(*lock.LockedError)), "%v is not contention", err)
 	for _, w := range want {
 		if errors.Is(err, w) {
 			return

@@ -53,9 +53,7 @@ func TestLinkedBack(t *testing.T) {
 	check(t, os.Link(f.Path, f.Path+".backup"))
 	letGo(t, held)
 	check(t, os.Rename(f.Path+".backup", f.Path))
-	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-		t.Errorf("%s, %s", s.State, s.Evidence)
-	}
+	wantStatus(t, inspect(t, f), evidence.Dead, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 
@@ -75,9 +73,7 @@ func TestLinkedBack_NeverHeld(t *testing.T) {
 	}))
 	letGo(t, first)
 	check(t, os.Rename(f.Path+".backup", f.Path))
-	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-		t.Errorf("%s, %s", s.State, s.Evidence)
-	}
+	wantStatus(t, inspect(t, f), evidence.Dead, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 
@@ -99,9 +95,7 @@ func TestCancelledAtALook(t *testing.T) {
 					cancel()
 				}
 			}), ctx)
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			wantErr(t, err, context.Canceled)
 			check(t, look.Close())
 			eventually(t, "nothing is left", func() bool { _, err := os.Lstat(f.Path); return err != nil })
 			wantFree(t, f.Path)
@@ -116,15 +110,14 @@ func TestLastReaderMeetsALook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := queued(t)
 			var look *platform.File
-			reader, err := acquirers[name](f.Park(func(step string) {
+			reader := must(acquirers[name](f.Park(func(step string) {
 				if step == lock.StepSharedDropped {
 					var err error
 					if look, err = lockFile(f.Path, platform.Exclusive); err != nil {
 						t.Error(err)
 					}
 				}
-			}), t.Context())
-			check(t, err)
+			}), t.Context()))(t)
 			letGo(t, reader)
 			parkedIs(t, 1) // who waits to remove it
 			check(t, look.Close())
@@ -139,8 +132,7 @@ func TestLastReaderMeetsALook(t *testing.T) {
 func TestReaderMeetsOthersReaders(t *testing.T) {
 	f := queued(t)
 	putFile(t, f.Path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
-	theirs, err := lockFile(f.Path, platform.Shared)
-	check(t, err)
+	theirs := must(lockFile(f.Path, platform.Shared))(t)
 	if _, err := sharing(f).TryAcquire(t.Context()); asLocked(t, err).Evidence != evidence.KernelLockHeld {
 		t.Error(err)
 	}
@@ -190,8 +182,7 @@ func TestBreakForce_Alive(t *testing.T) {
 	}
 	holder.Do("release", "released")
 
-	data, err := json.Marshal(evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"})
-	check(t, err)
+	data := must(json.Marshal(evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now(), Nonce: "N"}))(t)
 	putFile(t, path, data, time.Time{})
 	if _, err := (lock.File{Path: path}).BreakForce(t.Context(), "N"); asLocked(t, err).Evidence != evidence.BeganBefore {
 		t.Error(err)
@@ -209,11 +200,8 @@ func TestNotPowerLost(t *testing.T) {
 	needsLeases(t)
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	putFile(t, f.Path, make([]byte, 64), longAgo)
-	theirs, err := os.OpenFile(f.Path, os.O_RDWR, 0)
-	check(t, err)
-	if l := asLocked(t, tryErr(t, f)); l.Evidence != evidence.Unreadable {
-		t.Error(l)
-	}
+	theirs := must(os.OpenFile(f.Path, os.O_RDWR, 0))(t)
+	equal(t, asLocked(t, tryErr(t, f)).Evidence, evidence.Unreadable)
 	check(t, theirs.Close())
 	letGo(t, tryHold(t, f))
 }
@@ -256,16 +244,14 @@ func TestStuck_NoThreadLeft(t *testing.T) {
 		get(t, came)
 	}
 	letGo(t, tryHold(t, f)) // makes the sibling
-	turnstile, err := takeTurnstile(f.Path + ".flock")
-	check(t, err)
+	turnstile := must(takeTurnstile(f.Path + ".flock"))(t)
 	watched, parks := countingSteps(f, lock.StepParks)
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), watched)))
 	if n := parks.Load(); n != 2 {
 		t.Errorf("it was overtaken at look %d; want the second", n)
 	}
 	for _, mode := range []func(context.Context) (*lock.FileHold, error){sharing(f).TryAcquire, sharing(f).Acquire} {
-		held, err := mode(t.Context())
-		check(t, err)
+		held := must(mode(t.Context()))(t)
 		letGo(t, held)
 	}
 	turnstile.Close()
@@ -286,15 +272,11 @@ func TestMarkerKept(t *testing.T) {
 	folder := filepath.Dir(f.Path)
 	_, err := f.Park(func(step string) {
 		if step == lock.StepReread {
-			if err := os.Chmod(folder, 0); err != nil {
-				t.Error(err)
-			}
+			noErr(t, os.Chmod(folder, 0))
 		}
 	}).TryAcquire(t.Context())
 	check(t, errors.Join(os.Chmod(folder, 0o700)))
-	if !errors.Is(err, os.ErrPermission) {
-		t.Error(err)
-	}
+	wantErr(t, err, os.ErrPermission)
 	letGo(t, tryHold(t, f))
 	wantFree(t, f.Path)
 }
@@ -328,9 +310,7 @@ func overlay(t *testing.T) (underneath string, above func() (at string, unmount 
 			t.Skip("needs overlays: ", err)
 		}
 		unmount := sync.OnceFunc(func() {
-			if err := syscall.Unmount(folder[3], 0); err != nil {
-				t.Error("unmount: ", err)
-			}
+			noErr(t, syscall.Unmount(folder[3], 0), "unmount")
 		})
 		t.Cleanup(unmount)
 		return folder[3], unmount
@@ -390,9 +370,7 @@ func TestOverlay_MountedAnew(t *testing.T) {
 	mount(t, "tmpfs", "") // takes the device number, as another container's would
 	mountAbove()
 	f := lock.File{Path: path, StaleAfter: -1}
-	if s := inspect(t, f); s.State != evidence.Dead || s.Evidence != evidence.KernelLockFree {
-		t.Errorf("%s, %s", s.State, s.Evidence)
-	}
+	wantStatus(t, inspect(t, f), evidence.Dead, evidence.KernelLockFree)
 	letGo(t, tryHold(t, f))
 }
 
@@ -424,12 +402,8 @@ func TestFallback_KernelSaysSo(t *testing.T) {
 	if strings.Contains(string(out), "ptrace") {
 		t.Skipf("needs to be allowed to trace: %s", out)
 	}
-	if err != nil || string(out) != "done\n" {
-		t.Errorf("%v: %s", err, out)
-	}
-	if got := names(t, dir); got != ".lock.flock" {
-		t.Errorf("left behind: %s", got)
-	}
+	that(t, err == nil && string(out) == "done\n", "%v: %s", err, out)
+	equal(t, names(t, dir), ".lock.flock", "left behind")
 }
 
 func init() { roles["without-flock"] = withoutFlock }

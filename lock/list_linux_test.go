@@ -61,8 +61,7 @@ var onDisk = map[string]struct {
 		putClaim(t, path, evidence.Claim{PID: 42, CreatedAt: time.Now(), Nonce: "N", Hostname: "elsewhere", BootID: "b"})
 	}, evidence.Unknown, evidence.ForeignHost},
 	"locked, and empty": {func(t *testing.T, path string) {
-		f, err := lockFile(path, platform.Exclusive)
-		check(t, err)
+		f := must(lockFile(path, platform.Exclusive))(t)
 		t.Cleanup(func() { f.Close() })
 	}, evidence.Held, evidence.KernelLockHeld},
 	"garbage": {func(t *testing.T, path string) { putMode(t, path, "garbage", 0o600) }, evidence.Unknown, evidence.NotALockFile},
@@ -186,9 +185,7 @@ func TestList_Errors(t *testing.T) {
 		cancel(why)
 		last = err
 	}
-	if last != why {
-		t.Errorf("cancelled: the last error is %v", last)
-	}
+	equal(t, last, why, "cancelled: the last error")
 }
 
 // TestDir_TriesDoNotWait: neither of the two that only try.
@@ -230,8 +227,7 @@ func TestDir_ListBySettings(t *testing.T) {
 		"ours, where another is read": {lock.File{Format: onlyPID}, deadClaim, 0, ""},
 	} {
 		d := lock.Dir{Path: t.TempDir(), File: test.file}
-		f, err := d.At(key)
-		check(t, err)
+		f := must(d.At(key))(t)
 		putFile(t, f.Path, []byte(test.content), time.Now().Add(-test.age))
 		s := inspect(t, f)
 		entries, errs := listed(d)

@@ -105,9 +105,7 @@ func TestLockerDo(t *testing.T) {
 		for _, releaseErr := range []error{nil, lock.ErrLost} {
 			l := &fakeLocker{release: func(lock.Key) error { return releaseErr }}
 			fn := func(ctx context.Context, _ lock.Hold) error {
-				if engine.HoldOf(ctx, keyA) == nil {
-					t.Error("the context does not carry the hold")
-				}
+				that(t, engine.HoldOf(ctx, keyA) != nil, "the context does not carry the hold")
 				l.calls = append(l.calls, "work")
 				return fnErr
 			}
@@ -115,9 +113,7 @@ func TestLockerDo(t *testing.T) {
 			if fnErr == nil {
 				want = releaseErr
 			}
-			if err := lock.Do(t.Context(), l, keyA, fn); err != want {
-				t.Errorf("Do: %v, want %v", err, want)
-			}
+			equal(t, lock.Do(t.Context(), l, keyA, fn), want, "Do")
 			l.wantCalls(t, "acquire s/a", "work", "release s/a")
 			if acquired, err := lock.TryDo(t.Context(), l, keyA, fn); !acquired || err != want {
 				t.Errorf("TryDo: %v, %v, want %v", acquired, err, want)
@@ -137,9 +133,7 @@ func TestLockerDo_NotAcquired(t *testing.T) {
 	locked := fmt.Errorf("wrapped: %w", &lock.LockedError{Status: lock.Status{Path: "x"}})
 	for _, refusal := range []error{locked, errFake} {
 		l := &fakeLocker{acquire: failWith(refusal), try: failWith(refusal)}
-		if err := lock.Do(t.Context(), l, keyA, fn); err != refusal {
-			t.Errorf("Do: %v, want %v", err, refusal)
-		}
+		equal(t, lock.Do(t.Context(), l, keyA, fn), refusal, "Do")
 		want := refusal
 		if refusal == locked {
 			want = nil
@@ -155,19 +149,12 @@ func TestAcquireKeys(t *testing.T) {
 	for _, keys := range [][]lock.Key{{keyA, keyB, keyC}, {keyC, keyB, keyA}, {keyB, keyC, keyA}} {
 		l := &fakeLocker{}
 		given := slices.Clone(keys)
-		set, err := lock.AcquireKeys(t.Context(), l, keys...)
-		check(t, err)
-		if !slices.Equal(keys, given) {
-			t.Errorf("the caller's keys are now %v", keys)
-		}
+		set := must(lock.AcquireKeys(t.Context(), l, keys...))(t)
+		that(t, slices.Equal(keys, given), "the caller's keys are now %v", keys)
 		for _, key := range keys {
-			if engine.HoldOf(set.Context(t.Context()), key) == nil {
-				t.Errorf("the set's context does not carry %v", key)
-			}
+			that(t, engine.HoldOf(set.Context(t.Context()), key) != nil, "the set's context does not carry %v", key)
 		}
-		if err := set.Release(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, set.Release())
 		l.wantCalls(t, "acquire s/a", "acquire s/b", "acquire t/a", "release t/a", "release s/b", "release s/a")
 	}
 }
@@ -198,9 +185,7 @@ func TestAcquireKeys_Fails(t *testing.T) {
 		},
 	}
 	set, err := lock.AcquireKeys(t.Context(), l, keyC, keyA, keyB)
-	if set != nil || !errors.Is(err, errFake) || !errors.Is(err, stuck) {
-		t.Errorf("%v, %v; want no set, and both errors", set, err)
-	}
+	that(t, set == nil && errors.Is(err, errFake) && errors.Is(err, stuck), "%v, %v; want no set, and both errors", set, err)
 	l.wantCalls(t, "acquire s/a", "acquire s/b", "acquire t/a", "release s/b", "release s/a")
 	if set, err := lock.AcquireKeys(t.Context(), l, keyA, keyB, keyA); set != nil || !errors.Is(err, lock.ErrInvalidName) {
 		t.Errorf("twice: %v, %v", set, err)
@@ -213,9 +198,7 @@ func TestAcquireKeys_Fails(t *testing.T) {
 func TestAcquireKeys_OneLock(t *testing.T) {
 	l := &fakeLocker{alias: func(key lock.Key) any { return strings.ToLower(key.String()) }}
 	set, err := lock.AcquireKeys(t.Context(), l, lock.Key{Space: "s", Name: "x"}, lock.Key{Space: "s", Name: "X"})
-	if set != nil || !errors.Is(err, lock.ErrReentrant) {
-		t.Errorf("%v, %v; want ErrReentrant", set, err)
-	}
+	that(t, set == nil && errors.Is(err, lock.ErrReentrant), "%v, %v; want ErrReentrant", set, err)
 	l.wantCalls(t, "acquire s/X", "acquire s/x", "release s/X")
 }
 
@@ -267,13 +250,9 @@ func TestAcquireWithin_Locker(t *testing.T) {
 	} {
 		l := &fakeLocker{acquire: test.acquire, try: test.try}
 		held, err := lock.AcquireWithin(test.ctx, l, keyA, test.limit)
-		if (held != nil) != (test.want == nil) || (err != nil) != (test.want != nil) {
-			t.Errorf("%s: %v, %v", name, held, err)
-		}
+		that(t, (held != nil) == (test.want == nil) && (err != nil) == (test.want != nil), "%s: %v, %v", name, held, err)
 		for _, want := range test.want {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", name, err, want)
-			}
+			wantErr(t, err, want, name)
 		}
 		for i := range test.calls {
 			test.calls[i] += " s/a"

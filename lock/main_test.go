@@ -40,6 +40,14 @@ type (
 var (
 	start      = testkit.Start
 	check      = testkit.Check
+	getFile    = testkit.ReadFile
+	putFile    = testkit.PutFile
+	isAbsent   = testkit.Absent
+	that       = testkit.That
+	errOf      = testkit.ErrOf
+	noErr      = testkit.NoErr
+	wantErr    = testkit.WantErr
+	contains   = testkit.Contains
 	eventually = testkit.Eventually
 	promptly   = testkit.Promptly
 	names      = testkit.Names
@@ -51,6 +59,13 @@ var (
 	needsKernelList = testkit.NeedsKernelList
 	needsLeases     = testkit.NeedsLeases
 )
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 // patience bounds what must not hang; nothing is expected to take this long.
 const patience = testkit.Patience

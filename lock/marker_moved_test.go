@@ -26,9 +26,7 @@ func TestMarker_GoneAtALook(t *testing.T) {
 			check(t, os.Remove(marker))
 		}
 	})))
-	if looks < 2 {
-		t.Error("nobody looked at the marker")
-	}
+	that(t, looks >= 2, "nobody looked at the marker")
 }
 
 // TestMarker_ReplacedWhileMade: whoever makes a marker, and finds another's in its place,
@@ -48,9 +46,7 @@ func TestMarker_ReplacedWhileMade(t *testing.T) {
 					before = treeState(t, filepath.Dir(file.Path))
 				}
 			}))
-			if l.Evidence != evidence.BeingReclaimed {
-				t.Errorf("evidence is %q", l.Evidence)
-			}
+			equal(t, l.Evidence, evidence.BeingReclaimed, "evidence")
 			sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 		})
 	}

@@ -82,18 +82,14 @@ func TestMarker_OfTheDead(t *testing.T) {
 			putClaim(t, file.Path, dead)
 			test.put(t, file.Path+".reclaim")
 			held := tryHold(t, file)
-			if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-				t.Errorf("on disk is %+v", got)
-			}
+			equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "on disk")
 			// A marker left between taking and releasing blocks neither.
 			test.put(t, file.Path+".reclaim")
 			letGo(t, held)
 			letGo(t, tryHold(t, file))
 			isAbsent(t, file.Path)
 			if test.mode == "fallback" {
-				if got := names(t, filepath.Dir(file.Path)); got != "" {
-					t.Errorf("left behind: %q", got)
-				}
+				equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 			}
 		})
 	}
@@ -122,9 +118,7 @@ func TestMarker_RaceForTheDead(t *testing.T) {
 						ready.Done()
 						<-gun
 						held, err := file.TryAcquire(context.Background())
-						if locked := new(lock.LockedError); err != nil && !errors.As(err, &locked) {
-							t.Errorf("round %d: %v", round, err)
-						}
+						that(t, err == nil || errors.As(err, new(*lock.LockedError)), "round %d: %v", round, err)
 						results[i] = held
 					})
 				}
@@ -192,18 +186,14 @@ func TestMarker_SlowJudge(t *testing.T) {
 	if before == nil {
 		t.Fatal("the marker was not judged")
 	}
-	if l.Path != file.Path || l.Evidence != evidence.BeingReclaimed {
-		t.Errorf("locked is %q, %q", l.Path, l.Evidence)
-	}
+	that(t, l.Path == file.Path && l.Evidence == evidence.BeingReclaimed, "locked is %q, %q", l.Path, l.Evidence)
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 	close(goOn)
 	held := <-results
 	if held == nil {
 		t.FailNow()
 	}
-	if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-		t.Errorf("on disk is %+v", got)
-	}
+	equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "on disk")
 	letGo(t, held)
 }
 
@@ -223,11 +213,7 @@ func TestMarker_SlowReclaimer(t *testing.T) {
 	if l := notHad(t, slow); l.Info == nil || l.Info.Nonce != quick.Info().Nonce {
 		t.Errorf("holder is %+v", l.Info)
 	}
-	if got := getClaim(t, file.Path); got.Nonce != quick.Info().Nonce {
-		t.Errorf("on disk is %+v", got)
-	}
+	equal(t, getClaim(t, file.Path).Nonce, quick.Info().Nonce, "on disk")
 	letGo(t, quick)
-	if got := names(t, filepath.Dir(file.Path)); got != "" {
-		t.Errorf("left behind: %q", got)
-	}
+	equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 }

@@ -154,22 +154,16 @@ func matrix(t *testing.T, flow flow, step, hand, other, course string) {
 				t.Errorf("the parked one: %s", said)
 			}
 		case strings.HasPrefix(said, "locked: "):
-			if held == nil && !robbed {
-				t.Errorf("nobody has it, and yet it is %s", said)
-			}
+			that(t, held != nil || robbed, "nobody has it, and yet it is %s", said)
 		default:
 			t.Errorf("the parked one: %s", said)
 		}
 	}
 	if held != nil {
-		if got := getClaim(t, file.Path); got.Nonce != held.Info().Nonce {
-			t.Errorf("the other's claim is %+v", got)
-		}
+		equal(t, getClaim(t, file.Path).Nonce, held.Info().Nonce, "the other's claim")
 		letGo(t, held)
 	}
 	takeOverBy(t, file)
 	left := slices.DeleteFunc(strings.Fields(names(t, dir)), func(name string) bool { return name == ".lock.flock" && !flow.tidy })
-	if len(left) != 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	equal(t, len(left), 0, "left behind:", left)
 }

@@ -197,9 +197,7 @@ func get(t *testing.T, came <-chan outcome) outcome {
 func getHeld(t *testing.T, came <-chan outcome) *lock.FileHold {
 	t.Helper()
 	o := get(t, came)
-	if o.err != nil {
-		t.Fatal(o.err)
-	}
+	check(t, o.err)
 	return o.held
 }
 
@@ -241,12 +239,8 @@ func wantFree(t *testing.T, path string) {
 		// one's lock for an instant. A last reader who meets that removes the file a little later.
 		eventually(t, "only "+want+" is left", func() bool { return left() == want })
 	}
-	if got := left(); got != want {
-		t.Errorf("left behind: %s; want only %s", got, want)
-	}
-	if n := lock.Queues(); n != 0 {
-		t.Errorf("%d queues are left", n)
-	}
+	equal(t, left(), want, "left behind")
+	equal(t, lock.Queues(), 0, "queues are left")
 	// Whoever left readers behind looks for a moment whether they have gone: see clearSoon.
 	eventually(t, "all is closed", func() bool { return len(openUnder(t, filepath.Dir(path))) == 0 })
 }

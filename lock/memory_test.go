@@ -86,8 +86,7 @@ func TestNoteAbove_Late(t *testing.T) {
 	letGo(t, held)
 	next := tryHold(t, f)
 	check(t, next.Note("the next one's"))
-	sibling, err := platform.Open(f.Path+".flock", os.O_RDWR)
-	check(t, err)
+	sibling := must(platform.Open(f.Path+".flock", os.O_RDWR))(t)
 	defer sibling.Close()
 	check(t, record.Note(sibling, claim, "late", time.Now())) // as NoteAbove does, when it has looked
 	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "the next one's" {

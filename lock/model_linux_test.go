@@ -37,13 +37,11 @@ func TestModel(t *testing.T) {
 		one = 3
 		path = filepath.Join("testdata", "model.txt")
 	}
-	data, err := os.ReadFile(path)
-	check(t, err)
+	data := must(os.ReadFile(path))(t)
 	crew := &crew{t: t}
 	began := time.Now()
 	walks := strings.Split(strings.TrimSpace(string(data)), "\ncase ")
-	bound, err := time.ParseDuration(cmp.Or(os.Getenv("HOLDFAST_WALKS_FOR"), "1h"))
-	check(t, err)
+	bound := must(time.ParseDuration(cmp.Or(os.Getenv("HOLDFAST_WALKS_FOR"), "1h")))(t)
 	done, moves, failed, again := 0, 0, 0, 0
 	for i, w := range walks {
 		if time.Since(began) > bound {
@@ -78,9 +76,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d walks, %d moves, %d times again", done, len(walks), moves, again)
-	if again > 2+done/100 {
-		t.Errorf("%d times somebody waited who need not have", again)
-	}
+	that(t, again <= 2+done/100, "%d times somebody waited who need not have", again)
 }
 
 // errWaits is of a walk in which a process waits that need not. That may be so once: no hook is
@@ -373,8 +369,7 @@ func (r *replayed) other(at, was string, pid int) error {
 // disk says what is on disk, in the model's words.
 func (r *replayed) disk(t *testing.T) string {
 	t.Helper()
-	locks, err := platform.ListKernelLocks()
-	check(t, err)
+	locks := must(platform.ListKernelLocks())(t)
 	one := func(path, what string) string {
 		id, err := platform.IdentifyFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -384,8 +379,7 @@ func (r *replayed) disk(t *testing.T) string {
 		if what == "sibling" {
 			what += " there"
 		} else {
-			data, err := os.ReadFile(path)
-			check(t, err)
+			data := must(os.ReadFile(path))(t)
 			var claim evidence.Claim
 			switch {
 			case len(data) == 0:
@@ -420,11 +414,9 @@ func (r *replayed) disk(t *testing.T) string {
 // atTurnstile says whether somebody has the turnstile of a sibling.
 func (r *replayed) atTurnstile(t *testing.T, path string) string {
 	t.Helper()
-	f, err := platform.Open(path, os.O_RDONLY)
-	check(t, err)
+	f := must(platform.Open(path, os.O_RDONLY))(t)
 	defer f.Close()
-	taken, err := f.TurnstileTaken()
-	check(t, err)
+	taken := must(f.TurnstileTaken())(t)
 	if taken {
 		return " with its turnstile taken"
 	}

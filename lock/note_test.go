@@ -55,19 +55,12 @@ func TestNote(t *testing.T) {
 	held = tryHold(t, f)
 	shows("")
 	check(t, os.Remove(f.Path))
-	if err := held.Note("late"); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("robbed: %v; want ErrLost", err)
-	}
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
-	reader, err := sharing(f).TryAcquire(t.Context())
-	check(t, err)
+	wantErr(t, held.Note("late"), lock.ErrLost, "robbed")
+	wantErr(t, held.Release(), lock.ErrLost)
+	reader := must(sharing(f).TryAcquire(t.Context()))(t)
 	defer letGo(t, reader)
 	if reader.Info().Mode != "" {
-		if err := reader.Note("x"); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("a reader: %v; want ErrUnsupported", err)
-		}
+		wantErr(t, reader.Note("x"), errors.ErrUnsupported, "a reader")
 	}
 }
 
@@ -77,8 +70,7 @@ func TestNote_Mixed(t *testing.T) {
 	held := tryHold(t, f)
 	check(t, held.Note("aaaa"))
 	sibling := f.Path + ".flock"
-	data, err := os.ReadFile(sibling)
-	check(t, err)
+	data := must(os.ReadFile(sibling))(t)
 	at := bytes.Index(data, []byte("aaaa"))
 	if at < 0 {
 		t.Fatalf("no note in %q", data)
@@ -91,9 +83,7 @@ func TestNote_Mixed(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	check(t, held.Note("cccc"))
-	if note := lock.NoteIn(f); note != "cccc" {
-		t.Errorf("the next note is %q", note)
-	}
+	equal(t, lock.NoteIn(f), "cccc", "the next note")
 	letGo(t, held)
 }
 
@@ -138,14 +128,10 @@ func TestNote_Whole(t *testing.T) {
 	}
 	close(over)
 	looking.Wait()
-	if note := lock.NoteIn(f); note != strings.Repeat(string('a'+rune((notes-1)%26)), 1024) {
-		t.Errorf("in the end it is %q", note)
-	}
+	equal(t, lock.NoteIn(f), strings.Repeat(string('a'+rune((notes-1)%26)), 1024), "in the end it")
 	for i, notes := range seen {
 		for note := range notes {
-			if note != "" && strings.Trim(note, note[:1]) != "" {
-				t.Errorf("looker %d saw %q", i, note)
-			}
+			that(t, note == "" || strings.Trim(note, note[:1]) == "", "looker %d saw %q", i, note)
 		}
 		t.Logf("looker %d saw %d notes", i, len(notes))
 	}
@@ -186,38 +172,28 @@ func TestNoteAbove(t *testing.T) {
 	dir := t.TempDir()
 	f, inner := lock.File{Path: filepath.Join(dir, "a.lock")}, lock.File{Path: filepath.Join(dir, "b.lock")}
 	t.Setenv("HOLDFAST_HELD", "")
-	if err := lock.NoteAbove("", "x"); !errors.Is(err, lock.ErrInvalidName) {
-		t.Errorf("under no lock: %v; want ErrInvalidName", err)
-	}
+	wantErr(t, lock.NoteAbove("", "x"), lock.ErrInvalidName, "under no lock")
 	held, innermost := tryHold(t, f), tryHold(t, inner)
 	value := heldIn(t, innermost.Environ(held.Environ(nil)))
 	check(t, lock.NoteAbove("", "inside"))
 	t.Chdir(dir)
 	check(t, lock.NoteAbove("a.lock", "outside"))
 	for file, want := range map[string]string{f.Path: "outside", inner.Path: "inside"} {
-		if s, err := (lock.File{Path: file}).Inspect(t.Context()); err != nil || s.Note != want {
-			t.Errorf("%s: %q, %v; want %q", file, s.Note, err, want)
-		}
+		equal(t, must((lock.File{Path: file}).Inspect(t.Context()))(t).Note, want, file)
 	}
 	for path, text := range map[string]string{"c.lock": "x", "a.lock": strings.Repeat("x", 2000)} {
-		if err := lock.NoteAbove(path, text); !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("%s: %v; want ErrInvalidName", path, err)
-		}
+		wantErr(t, lock.NoteAbove(path, text), lock.ErrInvalidName, path)
 	}
 	letGo(t, innermost)
 	late := func() {
 		t.Helper()
 		before := treeState(t, dir)
-		if err := lock.NoteAbove("b.lock", "late"); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("%v; want ErrLost", err)
-		}
+		wantErr(t, lock.NoteAbove("b.lock", "late"), lock.ErrLost)
 		sameTree(t, before, treeState(t, dir))
 	}
 	late()
 	check(t, lock.NoteAbove("", "outside again"))
-	if s, err := f.Inspect(t.Context()); err != nil || s.Note != "outside again" {
-		t.Errorf("under what is still held: %q, %v", s.Note, err)
-	}
+	equal(t, inspect(t, f).Note, "outside again", "under what is still held")
 	next := tryHold(t, inner)
 	check(t, next.Note("next"))
 	late()
@@ -227,11 +203,8 @@ func TestNoteAbove(t *testing.T) {
 	late()
 
 	t.Setenv("HOLDFAST_HELD", strings.ReplaceAll(value, dir, t.TempDir()+"/gone"))
-	if err := lock.NoteAbove("", "x"); err == nil {
-		t.Error("noted in a folder that is not there")
-	}
-	reader, err := sharing(f).TryAcquire(t.Context())
-	check(t, err)
+	that(t, lock.NoteAbove("", "x") != nil, "noted in a folder that is not there")
+	reader := must(sharing(f).TryAcquire(t.Context()))(t)
 	defer letGo(t, reader)
 	heldIn(t, reader.Environ(nil))
 	if err := lock.NoteAbove("", "x"); reader.Info().Mode != "" && !errors.Is(err, errors.ErrUnsupported) {
@@ -253,8 +226,7 @@ func TestNote_TooLate(t *testing.T) {
 	letGo(t, tryHold(t, f))
 	held := tryHold(t, f)
 	check(t, held.Note("old"))
-	sibling, err := os.OpenFile(f.Path+".flock", os.O_RDWR, 0)
-	check(t, err)
+	sibling := must(os.OpenFile(f.Path+".flock", os.O_RDWR, 0))(t)
 	defer sibling.Close()
 	old := make([]byte, siblingSize-secondWordAt)
 	n, err := sibling.ReadAt(old, secondWordAt)
@@ -265,9 +237,7 @@ func TestNote_TooLate(t *testing.T) {
 	arrives := func() { t.Helper(); check(t, second(sibling.WriteAt(old[:n], secondWordAt))) }
 	shows := func(want string) {
 		t.Helper()
-		if s, err := f.Inspect(t.Context()); err != nil || s.Note != want {
-			t.Errorf("%q, %v; want %q", s.Note, err, want)
-		}
+		equal(t, inspect(t, f).Note, want)
 	}
 
 	held = tryHold(t, f)
@@ -340,9 +310,7 @@ func TestMemory_Hostile(t *testing.T) {
 				t.Errorf("%s at %d: %+v, %v", name, offset, p, err)
 			}
 			_, err := f.TryAcquire(t.Context())
-			if l := asLocked(t, err); l.Note != "" {
-				t.Errorf("%s at %d: %v", name, offset, l)
-			}
+			equal(t, asLocked(t, err).Note, "", name, "at", offset)
 			check(t, held.Note("mine"))
 			letGo(t, held)
 			if p := predecessor(t, f); p == nil || p.Info.PID != os.Getpid() || p.Note != "mine" || p.How != lock.EndReleased {

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -58,9 +57,7 @@ func told(t *testing.T, f lock.File, seen *recorder, want string) []lock.Event {
 		t.Fatalf("told: %s; want: %s", got, want)
 	}
 	for _, e := range seen.all() {
-		if e.Path != f.Path || e.Cmd != f.Cmd {
-			t.Errorf("%s: path %q, cmd %q", e.Kind, e.Path, e.Cmd)
-		}
+		that(t, e.Path == f.Path && e.Cmd == f.Cmd, "%s: path %q, cmd %q", e.Kind, e.Path, e.Cmd)
 		if e.Kind != lock.EventWaiting && e.Kind != lock.EventReclaimed && (e.Info != nil || e.Evidence != "") {
 			t.Errorf("%s names a holder: %+v, %s", e.Kind, e.Info, e.Evidence)
 		}
@@ -82,8 +79,7 @@ func TestObserver_Uncontended(t *testing.T) {
 		f, seen := observed(t)
 		begun := time.Now()
 		acquire := inMode(f, shared)
-		held, err := acquire(t.Context())
-		check(t, err)
+		held := must(acquire(t.Context()))(t)
 		had := time.Now()
 		took := time.Since(begun)
 		inside := time.Since(had)
@@ -171,9 +167,7 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putClaim(t, f.Path, formerClaim(t))
 		letGo(t, tryHold(t, f.WithoutKernelLock()))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info == nil || e.Info.Nonce != "DEAD" || e.Evidence != evidence.PIDReused {
-			t.Errorf("from %+v, %q", e.Info, e.Evidence)
-		}
+		that(t, e.Info != nil && e.Info.Nonce == "DEAD" && e.Evidence == evidence.PIDReused, "from %+v, %q", e.Info, e.Evidence)
 	})
 	t.Run("aged and unreadable", func(t *testing.T) {
 		f, seen := observed(t)
@@ -181,9 +175,7 @@ func TestObserver_Reclaimed(t *testing.T) {
 		putFile(t, f.Path, []byte("garbage"), time.Now().Add(-time.Hour))
 		letGo(t, tryHold(t, f))
 		e := told(t, f, seen, "reclaimed l, acquired l, released l")[0]
-		if e.Info != nil || e.Evidence != evidence.Aged {
-			t.Errorf("from %+v, %q", e.Info, e.Evidence)
-		}
+		that(t, e.Info == nil && e.Evidence == evidence.Aged, "from %+v, %q", e.Info, e.Evidence)
 	})
 }
 
@@ -228,9 +220,7 @@ func TestObserver_Lost(t *testing.T) {
 	had := time.Now()
 	check(t, os.Remove(f.Path))
 	inside := time.Since(had)
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release: %v", err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost, "Release")
 	events := told(t, f, seen, "acquired l, lost l") // and not released
 	span(t, events[1], inside, time.Since(begun))
 
@@ -240,9 +230,7 @@ func TestObserver_Lost(t *testing.T) {
 	held = tryHold(t, f.WithoutKernelLock())
 	check(t, os.Remove(f.Path))
 	promptly(t, "the loss", func() { <-held.Lost() })
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release: %v", err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost, "Release")
 	told(t, f, seen, "acquired l, lost l")
 }
 
@@ -278,9 +266,7 @@ func TestLogTo(t *testing.T) {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
 		delete(got, "time")
-		if !reflect.DeepEqual(got, test.want) {
-			t.Errorf("logged %v\nwant   %v", got, test.want)
-		}
+		that(t, reflect.DeepEqual(got, test.want), "logged %v\nwant   %v", got, test.want)
 	}
 }
 

@@ -41,9 +41,7 @@ func (i *intervals) alone(t *testing.T, path string) {
 	if readers, _ := filepath.Glob(path + ".reader.*"); len(readers) != 0 {
 		t.Error("not alone:", readers)
 	}
-	if err := os.Remove(occupied); err != nil {
-		t.Error("not alone:", err)
-	}
+	noErr(t, os.Remove(occupied), "not alone")
 	i.add(from, false)
 }
 
@@ -56,12 +54,8 @@ func (i *intervals) together(t *testing.T, path string) {
 		return
 	}
 	f.Close()
-	if _, err := os.Lstat(path + ".occupied"); err == nil {
-		t.Error("a reader beside a writer")
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		t.Error(err)
-	}
+	that(t, errOf(os.Lstat(path+".occupied")) != nil, "a reader beside a writer")
+	noErr(t, os.Remove(f.Name()))
 	i.add(from, true)
 }
 
@@ -77,9 +71,7 @@ func (i *intervals) check(t *testing.T) (readersTogether int) {
 		if !in.shared {
 			until = latest
 		}
-		if in.from.Before(until) {
-			t.Errorf("in at %v (shared: %v), while another was until %v", in.from, in.shared, until)
-		}
+		that(t, !in.from.Before(until), "in at %v (shared: %v), while another was until %v", in.from, in.shared, until)
 		if in.from.Before(latest) {
 			readersTogether++
 		}

@@ -28,16 +28,12 @@ func TestUsers_PrivateFile(t *testing.T) {
 	}{
 		"acquire with a mode": {victim, false, func(t *testing.T, path string) {
 			said := userOf(t, victim, "660", path).Say("try")
-			if !strings.Contains(said, "and 0660 is asked for") {
-				t.Errorf("acquire says %q", said)
-			}
+			contains(t, said, "and 0660 is asked for", "acquire says")
 		}},
 		"acquire, and note": {victim, false, func(t *testing.T, path string) {
 			v := userOf(t, victim, "0", path)
 			v.Do("try", "held")
-			if said := v.Say("note secret"); !strings.Contains(said, "something else") {
-				t.Errorf("a note in another's file: %q", said)
-			}
+			contains(t, v.Say("note secret"), "something else", "a note in another's file")
 			v.Order("tidy")
 			v.Do("release", "released")
 		}},
@@ -77,8 +73,7 @@ func TestUsers_PrivateFile(t *testing.T) {
 					private := filepath.Join(dir, "private")
 					check(t, os.WriteFile(private, []byte(content), 0o600))
 					check(t, os.Chown(private, map[string]int{"0": 0, victim: 65534}[test.owner], -1))
-					before, err := os.Stat(private)
-					check(t, err)
+					before := must(os.Stat(private))(t)
 					check(t, put(private, path+".flock"))
 					test.act(t, path)
 					after, err := os.Stat(path + ".flock")
@@ -107,11 +102,8 @@ func TestUsers_BreakMakesSibling(t *testing.T) {
 		path := filepath.Join(dir, "x.lock")
 		leaveDeadClaim(t, path)
 		check(t, errors.Join(os.Remove(path+".flock"), os.Chmod(path, 0o666|fs.ModeSticky), os.Chown(path, 12345, -1)))
-		if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != evidence.Dead {
-			t.Fatalf("%+v, %v", s, err)
-		}
-		info, err := os.Stat(path + ".flock")
-		check(t, err)
+		equal(t, must((lock.File{Path: path}).Break(t.Context()))(t).State, evidence.Dead)
+		info := must(os.Stat(path + ".flock"))(t)
 		if info.Mode().Perm() != want {
 			t.Errorf("in a folder of mode %o the sibling has %v; want %o", folder, info.Mode(), want)
 		}
@@ -141,17 +133,14 @@ func TestPerm_Mode(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), Perm: 0o660}
 			check(t, test.make(f.Path+".flock"))
 			held, err := f.TryAcquire(t.Context())
-			if (err == nil) != (test.want == 0o660) {
-				t.Errorf("acquire: %v", err)
-			}
+			equal(t, err == nil, test.want == 0o660, "acquire:", err)
 			if err == nil {
 				letGo(t, held)
 			} else if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "mode is 0600, and 0660 is asked for") {
 				t.Errorf("the error is %v", err)
 			}
 			isAbsent(t, f.Path)
-			info, err := os.Stat(f.Path + ".flock")
-			check(t, err)
+			info := must(os.Stat(f.Path + ".flock"))(t)
 			if info.Mode().Perm() != test.want {
 				t.Errorf("the sibling has %v", info.Mode())
 			}
@@ -171,11 +160,8 @@ func TestPerm_FolderTaken(t *testing.T) {
 	} {
 		at := filepath.Join(t.TempDir(), "agent")
 		check(t, errors.Join(os.Mkdir(at, 0o700), fill(at)))
-		if err := lock.WidenFolder(at, 0o777, time.Now()); err == nil {
-			t.Errorf("%s: another folder was taken for the one just made", name)
-		}
-		info, err := os.Stat(at)
-		check(t, err)
+		that(t, lock.WidenFolder(at, 0o777, time.Now()) != nil, "%s: another folder was taken for the one just made", name)
+		info := must(os.Stat(at))(t)
 		if info.Mode().Perm() != 0o700 {
 			t.Errorf("%s: the folder has %v", name, info.Mode())
 		}
@@ -205,9 +191,7 @@ func TestRelease_Cut(t *testing.T) {
 		f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 		held := tryHold(t, f)
 		check(t, os.Truncate(f.Path, size))
-		if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("release: %v", err)
-		}
+		wantErr(t, held.Release(), lock.ErrLost, "release")
 		letGo(t, tryHold(t, f))
 	}
 }
@@ -222,9 +206,7 @@ func TestEnd_InAnothersFile(t *testing.T) {
 	held := tryHold(t, f)
 	check(t, os.WriteFile(f.Path+".flock", []byte(log), 0o600))
 	letGo(t, held)
-	if got := string(getFile(t, f.Path+".flock")); got != log {
-		t.Errorf("the log is %.99q", got)
-	}
+	equal(t, string(getFile(t, f.Path+".flock")), log, "the log")
 }
 
 // TestAppended_Dead: so is one whose holder has died; it is still the holder that its claim
@@ -266,8 +248,7 @@ func TestPerm_ModeWithoutMark(t *testing.T) {
 			t.Errorf("with %q in it: %v", content, err)
 		}
 		letGo(t, held)
-		info, err := os.Stat(f.Path + ".flock")
-		check(t, err)
+		info := must(os.Stat(f.Path + ".flock"))(t)
 		if info.Mode().Perm() != want {
 			t.Errorf("with %q in it the sibling has %v", content, info.Mode())
 		}

@@ -69,8 +69,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 				f, looks := countingSteps(f, lock.StepLooked)
 				acquire := inMode(f, mode == "shared")
 				for range 20 {
-					held, err := acquire(t.Context())
-					check(t, err)
+					held := must(acquire(t.Context()))(t)
 					letGo(t, held)
 				}
 				// The first had to look, twice at least; the others had no need to.
@@ -82,13 +81,10 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 				parkedIs(t, 0)
 				again := looks.Load()
 				for range 20 {
-					held, err := acquire(t.Context())
-					check(t, err)
+					held := must(acquire(t.Context()))(t)
 					letGo(t, held)
 				}
-				if n := looks.Load() - again; n != 0 {
-					t.Errorf("%d looks for a free lock", n)
-				}
+				equal(t, looks.Load()-again, 0, "looks for a free lock")
 				wantFree(t, f.Path)
 			})
 		}
@@ -103,14 +99,11 @@ func TestStuck_Forgotten(t *testing.T) {
 	tries, busy := countingSteps(f, lock.StepBusy)
 	tryShared := func() int32 {
 		before := busy.Load()
-		held, err := sharing(tries).TryAcquire(t.Context())
-		check(t, err)
+		held := must(sharing(tries).TryAcquire(t.Context()))(t)
 		letGo(t, held)
 		return busy.Load() - before
 	}
-	if n := tryShared(); n == 0 {
-		t.Error("a reader who tries has passed the turnstile by at once")
-	}
+	that(t, tryShared() != 0, "a reader who tries has passed the turnstile by at once")
 	letGo(t, getHeld(t, beginAcquire(t, t.Context(), f)))
 	if n := tryShared(); n != 0 {
 		t.Errorf("a reader has tried %d times at a turnstile that is known to be stuck", n)
@@ -156,12 +149,9 @@ func TestStuck_TwiceInARow(t *testing.T) {
 				}
 			}), mode == "shared")
 			held := getHeld(t, begin(t, f, mode == "shared", func() (*lock.FileHold, error) { return acquire(t.Context()) }))
-			if looks != 4 {
-				t.Errorf("it was passed by at look %d; want the fourth", looks)
-			}
+			that(t, looks == 4, "it was passed by at look %d; want the fourth", looks)
 			if mode == "shared" {
-				another, err := sharing(f).TryAcquire(t.Context())
-				check(t, err)
+				another := must(sharing(f).TryAcquire(t.Context()))(t)
 				letGo(t, another)
 			} else {
 				notHad(t, f)
@@ -193,20 +183,16 @@ func TestStuck_LeftAtTheTurnstile(t *testing.T) {
 				eventually(t, "it looks after the wait", func() bool { return looks.Load() > 0 })
 			}
 			move()
-			id, err := platform.IdentifyFile(f.Path + ".flock")
-			check(t, err)
+			id := must(platform.IdentifyFile(f.Path + ".flock"))(t)
 			waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .*:%d 0 EOF`, id.Ino))
 			eventually(t, "it waits at the sibling", func() bool {
-				locks, err := os.ReadFile("/proc/locks")
-				check(t, err)
+				locks := must(os.ReadFile("/proc/locks"))(t)
 				return waits.Match(locks)
 			})
 			sibling := openSibling(t, f)
 			taken, err := sibling.TurnstileTaken()
 			check(t, errors.Join(err, sibling.Close()))
-			if taken != adopted {
-				t.Errorf("the turnstile is taken: %t", taken)
-			}
+			equal(t, taken, adopted, "the turnstile is taken")
 			letGo(t, held)
 			if adopted {
 				letGo(t, getHeld(t, next))
@@ -220,7 +206,6 @@ func TestStuck_LeftAtTheTurnstile(t *testing.T) {
 func standAtTurnstile(t *testing.T, f lock.File) (move func()) {
 	t.Helper()
 	needsTurnstile(t)
-	turnstile, err := takeTurnstile(f.Path + ".flock")
-	check(t, err)
+	turnstile := must(takeTurnstile(f.Path + ".flock"))(t)
 	return func() { turnstile.Close() }
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,9 +39,7 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 			}
 			removeSibling(t, f.Path)
 			wantLocked(t, f.Path)
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, inspect(t, f), evidence.Held, evidence.KernelLockHeld)
 			waiter := beginAcquire(t, t.Context(), f)
 			parkedIs(t, 1) // in the kernel, at the lock file
 			second.Do("release", "released")
@@ -114,9 +111,7 @@ func TestOwnLock_AdoptsWait(t *testing.T) {
 func TestOwnLock_Replaced(t *testing.T) {
 	other := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 	replace := func(t *testing.T, path string) {
-		if err := errors.Join(os.WriteFile(path+".new", []byte(other), 0o600), os.Rename(path+".new", path)); err != nil {
-			t.Error(err)
-		}
+		noErr(t, errors.Join(os.WriteFile(path+".new", []byte(other), 0o600), os.Rename(path+".new", path)))
 	}
 	for _, test := range []struct {
 		name, step string
@@ -203,16 +198,12 @@ func TestOwnLock_ReplacedAtALook(t *testing.T) {
 		if look, err = lockFile(f.Path, platform.Exclusive); err == nil {
 			err = errors.Join(os.WriteFile(f.Path+".new", []byte(other), 0o600), os.Rename(f.Path+".new", f.Path))
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		noErr(t, err)
 	}))
 	parkedIs(t, 1) // who waits to remove what was made
 	check(t, look.Close())
 	parkedIs(t, 0)
-	if got := string(getFile(t, f.Path)); got != other {
-		t.Errorf("what was there is now %q", got)
-	}
+	equal(t, string(getFile(t, f.Path)), other, "what was there is now")
 }
 
 // TestOwnLock_GoneWhileJoining: a reader waits for a readers' file that somebody looks at,
@@ -222,8 +213,7 @@ func TestOwnLock_GoneWhileJoining(t *testing.T) {
 	dead := start(t, "member", f.Path)
 	dead.Do("shared", "held")
 	dead.Kill()
-	look, err := lockFile(f.Path, platform.Exclusive)
-	check(t, err)
+	look := must(lockFile(f.Path, platform.Exclusive))(t)
 	reader := beginShared(t, f)
 	parkedIs(t, 1)
 	check(t, errors.Join(os.Remove(f.Path), look.Close()))
@@ -259,9 +249,7 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 					if l := asLocked(t, err); l.Info == nil || l.Info.Nonce != rival.Info().Nonce {
 						t.Errorf("locked by %+v", l.Info)
 					}
-					if got := getClaim(t, f.Path); got.Nonce != rival.Info().Nonce {
-						t.Errorf("on disk is %+v", got)
-					}
+					equal(t, getClaim(t, f.Path).Nonce, rival.Info().Nonce, "on disk")
 					held = rival
 				}
 				letGo(t, held)
@@ -282,18 +270,13 @@ func TestOwnLock_UntilItIsGone(t *testing.T) {
 			f = f.Park(func(step string) {
 				if slices.Contains(named, step) || step == lock.StepOwned || step == lock.StepAlone {
 					looked++
-					if err := peek(f.Path); err != platform.ErrBusy {
-						t.Errorf("%s: %v", step, err)
-					}
+					equal(t, peek(f.Path), platform.ErrBusy, step)
 				}
 			})
 			acquire := inMode(f, mode == "shared")
-			held, err := acquire(t.Context())
-			check(t, err)
+			held := must(acquire(t.Context()))(t)
 			letGo(t, held)
-			if looked <= len(named) {
-				t.Errorf("looked %d times", looked)
-			}
+			that(t, looked > len(named), "looked %d times", looked)
 		})
 	}
 }
@@ -324,9 +307,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 		parkedIs(t, 1)
 		check(t, (*look).Close())
 		letGo(t, getHeld(t, waiter))
-		if *made != 1 {
-			t.Errorf("%d lock files were made", *made)
-		}
+		equal(t, *made, 1, "lock files were made")
 		wantFree(t, f.Path)
 	})
 	t.Run("trying", func(t *testing.T) {
@@ -345,13 +326,11 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 func TestOwnLock_LockedByOthers(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, path string) (drop func()){
 		"flock": func(t *testing.T, path string) func() {
-			k, err := lockFile(path, platform.Exclusive)
-			check(t, err)
+			k := must(lockFile(path, platform.Exclusive))(t)
 			return func() { k.Close() }
 		},
 		"flock, shared": func(t *testing.T, path string) func() {
-			k, err := lockFile(path, platform.Shared)
-			check(t, err)
+			k := must(lockFile(path, platform.Shared))(t)
 			return func() { k.Close() }
 		},
 		"byte range": func(t *testing.T, path string) func() {
@@ -367,12 +346,8 @@ func TestOwnLock_LockedByOthers(t *testing.T) {
 			putFile(t, f.Path, nil, time.Now().Add(-time.Hour))
 			drop := hold(t, f.Path)
 			before := treeState(t, filepath.Dir(f.Path), ".lock.flock")
-			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || l.State != evidence.Held {
-				t.Errorf("%+v", l)
-			}
-			if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Held || s.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v, %v", s, err)
-			}
+			wantStatus(t, notHad(t, f).Status, evidence.Held, evidence.KernelLockHeld)
+			wantStatus(t, inspect(t, f), evidence.Held, evidence.KernelLockHeld)
 			sameTree(t, before, treeState(t, filepath.Dir(f.Path), ".lock.flock"))
 			drop()
 			letGo(t, tryHold(t, f)) // by age
@@ -400,9 +375,7 @@ func TestOwnLock_LooksTouchNoFreeLock(t *testing.T) {
 	looker = f.Park(func(step string) {
 		if step == lock.StepPeeked { // a dead holder's lock is not to be had meanwhile, and that is said
 			meet = true
-			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld {
-				t.Errorf("%+v", l)
-			}
+			equal(t, notHad(t, f).Evidence, evidence.KernelLockHeld)
 		}
 	})
 	if s, err := looker.Inspect(t.Context()); err != nil || s.State != evidence.Dead || !meet {
@@ -430,8 +403,7 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 	reader := start(t, "member", f.Path)
 	reader.Do("shared", "held")
 	reader.Kill()
-	look, err := lockFile(f.Path, platform.Exclusive)
-	check(t, err)
+	look := must(lockFile(f.Path, platform.Exclusive))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	waiter := begin(t, f, true, func() (*lock.FileHold, error) { return sharing(f).Acquire(ctx) })
 	parkedIs(t, 1)
@@ -473,8 +445,7 @@ func TestOwnLock_NotJoined(t *testing.T) {
 				data, err = change(f.Path, data)
 			}
 			check(t, err)
-			held, err := sharing(f).TryAcquire(t.Context())
-			check(t, err)
+			held := must(sharing(f).TryAcquire(t.Context()))(t)
 			if now, err := os.ReadFile(f.Path); err != nil || bytes.Equal(now, data) {
 				t.Errorf("%s, %v: joined", now, err)
 			}
@@ -491,8 +462,7 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 		f := queued(t)
 		text := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 		check(t, os.WriteFile(f.Path, []byte(text), 0o600))
-		theirs, err := lockFile(f.Path, platform.Exclusive)
-		check(t, err)
+		theirs := must(lockFile(f.Path, platform.Exclusive))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		waiter := begin(t, f, mode == platform.Shared, func() (*lock.FileHold, error) {
 			if mode == platform.Shared {
@@ -507,9 +477,7 @@ func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
 		}
 		check(t, theirs.Close())
 		parkedIs(t, 0)
-		if data, err := os.ReadFile(f.Path); err != nil || string(data) != text {
-			t.Errorf("mode %v: %q, %v", mode, data, err)
-		}
+		equal(t, string(must(os.ReadFile(f.Path))(t)), text, "mode", mode)
 	}
 }
 
@@ -530,9 +498,7 @@ func TestOwnLock_MarkerIsNamed(t *testing.T) {
 	if l := asLocked(t, err); !errors.Is(err, lock.ErrTimeout) || l.Evidence != evidence.BeingReclaimed || l.Info == nil || l.Info.Cmd != "reclaiming" {
 		t.Errorf("%+v", l)
 	}
-	if !strings.Contains(err.Error(), ".reclaim") {
-		t.Error(err)
-	}
+	contains(t, err.Error(), ".reclaim", err)
 	check(t, os.Remove(f.Path+".reclaim"))
 	takeOver(t, f.Path)
 }
@@ -554,14 +520,10 @@ func TestOwnLock_LeftoverMarker(t *testing.T) {
 	if err == nil {
 		t.Fatal("got in before the reclaimer, who has the sibling: ", held.Release())
 	}
-	if _, err := os.Lstat(f.Path + ".reclaim"); err != nil {
-		t.Error("the reclaimer's marker: ", err)
-	}
+	noErr(t, errOf(os.Lstat(f.Path+".reclaim")), "the reclaimer's marker")
 	removeSibling(t, f.Path)
 	letGo(t, tryHold(t, f)) // it got in before, as it may
-	if _, err := os.Lstat(f.Path + ".reclaim"); err != nil {
-		t.Error("a living process's marker: ", err)
-	}
+	noErr(t, errOf(os.Lstat(f.Path+".reclaim")), "a living process's marker")
 	reclaimer.Kill()
 	letGo(t, tryHold(t, f))
 	isAbsent(t, f.Path+".reclaim")

@@ -1,7 +1,6 @@
 package lock_test
 
 import (
-	"errors"
 	"math"
 	"path/filepath"
 	"strings"
@@ -20,23 +19,18 @@ func TestOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := tryHold(t, f)
-			status, err := f.Inspect(t.Context())
-			check(t, err)
+			status := inspect(t, f)
 			if status.Info == nil || status.Info.OwnerPID != 4242 || held.Info() != *status.Info {
 				t.Errorf("others see %+v, and it is %+v", status.Info, held.Info())
 			}
-			if said := tryErr(t, f).Error(); !strings.Contains(said, "session of pid 4242, since") {
-				t.Error(said)
-			}
+			contains(t, tryErr(t, f).Error(), "session of pid 4242, since")
 			letGo(t, held)
 			isAbsent(t, f.Path)
 		})
 	}
 	path := filepath.Join(t.TempDir(), ".lock")
 	for _, pid := range []int{-1, math.MinInt32} {
-		if err := tryErr(t, lock.File{Path: path, OwnerPID: pid}); !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("%d: %v", pid, err)
-		}
+		wantErr(t, tryErr(t, lock.File{Path: path, OwnerPID: pid}), lock.ErrInvalidName, pid)
 		isAbsent(t, path)
 	}
 }
@@ -61,8 +55,7 @@ func TestReleaseAsDied(t *testing.T) {
 		check(t, held.ReleaseAsDied(test.why))
 		check(t, held.ReleaseAsDied("again")) // it is released, once
 		isAbsent(t, f.Path)
-		status, err := f.Inspect(t.Context())
-		check(t, err)
+		status := inspect(t, f)
 		for range 2 { // for whoever looks, and for the next one
 			p := status.Last
 			if status.State != evidence.Free || p == nil || p.How != lock.EndDied || p.Evidence != test.want ||
@@ -70,8 +63,7 @@ func TestReleaseAsDied(t *testing.T) {
 				t.Fatalf("%+v of %+v; want that it died by %q", p, status, test.want)
 			}
 			next := tryHold(t, f)
-			status.Last, err = next.Predecessor()
-			check(t, err)
+			status.Last = must(next.Predecessor())(t)
 			check(t, next.ReleaseUnused())
 		}
 		check(t, tryHold(t, f).Release()) // and that is over

@@ -21,9 +21,7 @@ func predecessor(t *testing.T, f lock.File) *lock.Predecessor {
 	t.Helper()
 	held := tryHoldSoon(t, f)
 	defer letGo(t, held)
-	p, err := held.Predecessor()
-	check(t, err)
-	return p
+	return must(held.Predecessor())(t)
 }
 
 // wantPredecessor checks who had the lock before; at a step, if step is not empty. It is
@@ -37,9 +35,7 @@ func wantPredecessor(t *testing.T, f lock.File, pid int, how lock.End, evidence 
 	if p.Info.PID != pid || p.How != how || p.Evidence != evidence || p.Note != note || p.Note == "" != p.NotedAt.IsZero() {
 		t.Errorf("%+v; want pid %d, %s, by %q, at %q", p, pid, how, evidence, note)
 	}
-	if how != lock.EndReleased && !p.Ended.IsZero() {
-		t.Errorf("ended %s", p.Ended)
-	}
+	that(t, how == lock.EndReleased || p.Ended.IsZero(), "ended %s", p.Ended)
 	s, err := f.Inspect(t.Context())
 	if err != nil || s.Last == nil || s.Last.Info.PID != os.Getpid() || s.Last.How != lock.EndReleased || time.Since(s.Last.Ended) > time.Minute {
 		t.Errorf("free: %+v, %v; want that we released", s.Last, err)
@@ -95,9 +91,7 @@ func TestPredecessor(t *testing.T) {
 			p := hold(t, f)
 			p.Kill()
 			got := wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "")
-			if got.Info.Cmd != "member" || got.Info.Nonce == "" {
-				t.Errorf("%+v", got)
-			}
+			that(t, got.Info.Cmd == "member" && got.Info.Nonce != "", "%+v", got)
 		},
 		"killed, with a note": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 1", "note step 2\t\x1b[31m")
@@ -115,9 +109,7 @@ func TestPredecessor(t *testing.T) {
 			hold(t, f, "note earlier", "release")
 			putDeadClaim(t, f.Path)
 			got := wantPredecessor(t, f, getClaimPID(t, deadClaim), lock.EndDied, evidence.ProcessGone, "")
-			if got.Info.CreatedAt.IsZero() {
-				t.Errorf("%+v", got)
-			}
+			that(t, !got.Info.CreatedAt.IsZero(), "%+v", got)
 		},
 		"taken for dead": func(t *testing.T, f lock.File) {
 			putClaim(t, f.Path, evidence.Claim{PID: 7, CreatedAt: time.Now().Add(-time.Hour), Hostname: "elsewhere", Cmd: "far"})
@@ -158,8 +150,7 @@ func TestPredecessor(t *testing.T) {
 		"a reader in between": func(t *testing.T, f lock.File) {
 			p := hold(t, f, "note step 3")
 			p.Kill()
-			reader, err := sharing(f).Acquire(t.Context())
-			check(t, err)
+			reader := must(sharing(f).Acquire(t.Context()))(t)
 			if got, err := reader.Predecessor(); err != nil || got == nil || got.Note != "step 3" {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -178,13 +169,9 @@ func TestPredecessor(t *testing.T) {
 					cancel()
 				}
 			}).Acquire(ctx)
-			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			wantErr(t, err, context.Canceled)
 			other := tryHold(t, lock.File{Path: f.Path + "z"})
-			if _, err := lock.TryAcquireAll(t.Context(), f, lock.File{Path: other.Path()}); err == nil {
-				t.Error("two have it")
-			}
+			that(t, errOf(lock.TryAcquireAll(t.Context(), f, lock.File{Path: other.Path()})) != nil, "two have it")
 			letGo(t, other)
 			wantPredecessor(t, f, p.Cmd.Process.Pid, lock.EndDied, dead, "step 3")
 		},
@@ -233,15 +220,12 @@ func TestPredecessor(t *testing.T) {
 		},
 		"a fence": func(t *testing.T, f lock.File) {
 			held := tryHold(t, f)
-			fence, err := held.Fence()
-			check(t, err)
+			fence := must(held.Fence())(t)
 			check(t, held.Note("noted"))
 			letGo(t, held)
 			held = tryHold(t, f)
 			next, err := held.Fence()
-			if err != nil || next <= fence {
-				t.Errorf("after %d came %d, %v", fence, next, err)
-			}
+			that(t, err == nil && next > fence, "after %d came %d, %v", fence, next, err)
 			if p, err := held.Predecessor(); err != nil || p == nil || p.Note != "noted" {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -288,9 +272,7 @@ func TestPredecessor_Once(t *testing.T) {
 	if p, err := robbed.Predecessor(); !errors.Is(err, lock.ErrLost) || p != nil {
 		t.Errorf("robbed: %+v, %v; want ErrLost", p, err)
 	}
-	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
+	wantErr(t, robbed.Release(), lock.ErrLost)
 }
 
 // TestPredecessor_Fallback: without kernel locks there may be no sibling to remember. Who
@@ -311,9 +293,7 @@ func TestPredecessor_Fallback(t *testing.T) {
 	isAbsent(t, f.Path+".flock")
 	held := tryHoldSoon(t, f)
 	got, err := held.Predecessor()
-	if err != nil || got == nil || got.Info.PID != p.Cmd.Process.Pid || got.How != lock.EndDied {
-		t.Errorf("%+v, %v", got, err)
-	}
+	that(t, err == nil && got != nil && got.Info.PID == p.Cmd.Process.Pid && got.How == lock.EndDied, "%+v, %v", got, err)
 	letGo(t, held)
 	isAbsent(t, f.Path+".flock")
 	p = dead("step 3")
@@ -326,9 +306,7 @@ func TestPredecessor_Long(t *testing.T) {
 	predecessor(t, f) // who looks back leaves word
 	p := wantPredecessor(t, f, os.Getpid(), lock.EndReleased, "", "")
 	cut, is := strings.CutSuffix(p.Info.Cmd, "…")
-	if !is || len(cut) < 100 || !strings.HasPrefix(f.Cmd, cut) || p.Info.Nonce == "" {
-		t.Errorf("%+v", p)
-	}
+	that(t, is && len(cut) >= 100 && strings.HasPrefix(f.Cmd, cut) && p.Info.Nonce != "", "%+v", p)
 	f.Cmd = ""
 	for _, c := range []evidence.Claim{
 		{PID: 1 << 22, Cmd: strings.Repeat("\x01", 8000)},
@@ -376,16 +354,12 @@ func TestPredecessor_SparesData(t *testing.T) {
 		putFile(t, f.Path+".flock", []byte(content), time.Time{})
 		putDeadClaim(t, f.Path)
 		held := tryHold(t, f)
-		if err := held.Note("x"); err == nil {
-			t.Errorf("%s: noted", name)
-		}
+		that(t, held.Note("x") != nil, "%s: noted", name)
 		if p, err := held.Predecessor(); err != nil || p == nil || p.How != lock.EndDied {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 		letGo(t, held)
-		if got := string(getFile(t, f.Path+".flock")); got != content {
-			t.Errorf("%s: the file has now %q", name, got)
-		}
+		equal(t, string(getFile(t, f.Path+".flock")), content, name, "the file has now")
 	}
 }
 

@@ -103,8 +103,6 @@ func TestPrinted_Hostile(t *testing.T) {
 func TestPrinted_Error(t *testing.T) {
 	err := &lock.LockedError{Status: lock.Status{Path: "/l", State: evidence.Held, Evidence: evidence.OthersWait}, Cause: lock.ErrTimeout}
 	for _, err := range []error{err, errors.Join(err)} {
-		if got, want := logged(err), fmt.Sprintf("x=%q", err.Error()); got != want {
-			t.Errorf("logged %s, want %s", got, want)
-		}
+		equal(t, logged(err), fmt.Sprintf("x=%q", err.Error()), "logged")
 	}
 }

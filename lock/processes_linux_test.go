@@ -30,13 +30,6 @@ func queuedListed(t *testing.T) lock.File {
 	return f
 }
 
-func inspect(t *testing.T, f lock.File) lock.Status {
-	t.Helper()
-	s, err := f.Inspect(t.Context())
-	check(t, err)
-	return s
-}
-
 func pids(processes []lock.Process) (all []int) {
 	for _, p := range processes {
 		all = append(all, p.PID)
@@ -68,13 +61,9 @@ func TestProcesses_Readers(t *testing.T) {
 			if s.State != evidence.Held || !s.Shared || !slices.Equal(pids(s.Processes), []int{two}) || s.Info != nil {
 				t.Errorf("%+v of %+v; want %d alone", s, s.Info, two)
 			}
-			if s.Processes[0].Cmd != filepath.Base(os.Args[0]) {
-				t.Errorf("its program is %q", s.Processes[0].Cmd)
-			}
+			equal(t, s.Processes[0].Cmd, filepath.Base(os.Args[0]), "its program")
 			locked := wantLocked(t, f.Path)
-			if !locked.Shared || locked.Info != nil || !slices.Equal(pids(locked.Processes), []int{two}) {
-				t.Errorf("%+v", locked)
-			}
+			that(t, locked.Shared && locked.Info == nil && slices.Equal(pids(locked.Processes), []int{two}), "%+v", locked)
 			for _, text := range []string{locked.Error(), repolock.UserMessage(locked, "")} {
 				if strings.Contains(text, fmt.Sprint("pid ", one)) || !strings.Contains(text, fmt.Sprint("pid ", two)) {
 					t.Errorf("%s; want pid %d, and not %d", text, two, one)
@@ -97,9 +86,7 @@ func TestProcesses_NoClaim(t *testing.T) {
 	if s.State != evidence.Held || s.Info != nil || !slices.Equal(pids(s.Processes), []int{pid}) {
 		t.Errorf("%+v; want pid %d", s, pid)
 	}
-	if text := wantLocked(t, f.Path).Error(); !strings.Contains(text, fmt.Sprintf("pid %d (%q), by the kernel's list", pid, filepath.Base(os.Args[0]))) {
-		t.Error(text)
-	}
+	contains(t, wantLocked(t, f.Path).Error(), fmt.Sprintf("pid %d (%q), by the kernel's list", pid, filepath.Base(os.Args[0])))
 }
 
 // TestProcesses_NotTheDead: a dead holder is in nobody's way; who is on the way in is.
@@ -127,8 +114,7 @@ func TestProcesses_ChildOfTheDead(t *testing.T) {
 	f := queuedListed(t)
 	leaveDeadClaim(t, f.Path)
 	dead := inspect(t, f).Info.PID
-	child, err := lockFile(f.Path, platform.Exclusive)
-	check(t, err)
+	child := must(lockFile(f.Path, platform.Exclusive))(t)
 	l := wantLocked(t, f.Path)
 	if l.Info != nil || !slices.Equal(pids(l.Processes), []int{os.Getpid()}) || strings.Contains(l.Error(), fmt.Sprintf("pid %d ", dead)) {
 		t.Errorf("%v; want this process, and not pid %d", l, dead)
@@ -267,9 +253,7 @@ func TestOvertake_NoWriterBehindReaders(t *testing.T) {
 	}
 	first.Do("release", "released")
 	writer.Expect("held")
-	if len(late) != 0 {
-		t.Error("the reader is in beside the writer")
-	}
+	equal(t, len(late), 0, "the reader is in beside the writer")
 	writer.Do("release", "released")
 	letGo(t, getHeld(t, late))
 	wantFree(t, f.Path)

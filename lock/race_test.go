@@ -109,7 +109,5 @@ func forgetful(path string, orders *bufio.Scanner) {
 func TestCollectedHeldStaysLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	start(t, "forgetful", path).Do("forget", "collected")
-	if err := peek(path + ".flock"); err != platform.ErrBusy {
-		t.Errorf("kernel lock after collection: %v, want %v", err, platform.ErrBusy)
-	}
+	equal(t, peek(path+".flock"), platform.ErrBusy, "kernel lock after collection")
 }

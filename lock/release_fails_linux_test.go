@@ -23,8 +23,7 @@ import (
 // away. It needs root, and a filesystem that has them.
 func setAttribute(t *testing.T, path string, attribute int) (reset func()) {
 	t.Helper()
-	f, err := os.Open(path)
-	check(t, err)
+	f := must(os.Open(path))(t)
 	set := func(flags int) error { return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags) }
 	old, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err == nil {
@@ -38,9 +37,7 @@ func setAttribute(t *testing.T, path string, attribute int) (reset func()) {
 	reset = func() {
 		if !done {
 			done = true
-			if err := errors.Join(set(old), f.Close()); err != nil {
-				t.Error(err)
-			}
+			noErr(t, errors.Join(set(old), f.Close()))
 		}
 	}
 	t.Cleanup(reset)
@@ -101,12 +98,8 @@ func TestReleaseFails_SaysSo(t *testing.T) {
 						reset = obstruct(t, f.Path)
 					}
 				})
-				if name != "Do that panics" && !errors.Is(err, fs.ErrPermission) {
-					t.Errorf("error is %v", err)
-				}
-				if s, err := f.Inspect(t.Context()); err != nil || s.State != evidence.Dead || s.Evidence != evidence.SaysReleased {
-					t.Errorf("%+v, %v", s, err)
-				}
+				that(t, name == "Do that panics" || errors.Is(err, fs.ErrPermission), "error is %v", err)
+				wantStatus(t, inspect(t, f), evidence.Dead, evidence.SaysReleased)
 				reset()
 				letGo(t, tryHold(t, f))
 				isAbsent(t, f.Path)
@@ -124,12 +117,8 @@ func TestReleaseFails_TriesAgain(t *testing.T) {
 		reset = setAttribute(t, f.Path, unix.STATX_ATTR_IMMUTABLE)
 		return nil
 	})
-	if !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("error is %v", err)
-	}
-	if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld {
-		t.Errorf("%+v", l)
-	}
+	wantErr(t, err, fs.ErrPermission)
+	equal(t, notHad(t, f).Evidence, evidence.KernelLockHeld)
 	waiter := beginAcquire(t, t.Context(), f)
 	reset()
 	letGo(t, getHeld(t, waiter))
@@ -143,16 +132,12 @@ func TestReleaseFails_Often(t *testing.T) {
 	held := tryHold(t, f)
 	reset := setAttribute(t, f.Path, unix.STATX_ATTR_IMMUTABLE)
 	for range 3 {
-		if err := held.Release(); !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("error is %v", err)
-		}
+		wantErr(t, held.Release(), fs.ErrPermission)
 	}
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	own, _, _ := bytes.Cut(stacks, []byte(" [")) // "goroutine 7": other tests' may still be at it
-	if n := bytes.Count(stacks, fmt.Appendf(nil, "FileHold).Release in %s\n", own)); n != 1 {
-		t.Errorf("%d goroutines try again, want one", n)
-	}
+	equal(t, bytes.Count(stacks, fmt.Appendf(nil, "FileHold).Release in %s\n", own)), 1, "goroutines try again")
 	reset()
 	letGo(t, held)
 	letGo(t, tryHold(t, f)) // who tried just then may only have had the file say so
@@ -171,9 +156,7 @@ func TestReleaseFails_Marker(t *testing.T) {
 			reset = setAttribute(t, filepath.Dir(f.Path), unix.STATX_ATTR_APPEND)
 		}
 	}).TryAcquire(t.Context())
-	if !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, fs.ErrPermission)
 	getFile(t, f.Path+".reclaim")
 	reset()
 	letGo(t, tryHold(t, f))
@@ -186,13 +169,9 @@ func TestReleaseFails_Moved(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), StaleAfter: -1}
 	held := tryHold(t, f)
 	check(t, os.Rename(f.Path, f.Path+".moved"))
-	if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("release: %v", err)
-	}
+	wantErr(t, held.Release(), lock.ErrLost, "release")
 	check(t, os.Rename(f.Path+".moved", f.Path))
-	if s, err := f.Inspect(t.Context()); err != nil || s.Evidence != evidence.SaysReleased {
-		t.Errorf("%+v, %v", s, err)
-	}
+	equal(t, inspect(t, f).Evidence, evidence.SaysReleased)
 	letGo(t, tryHold(t, f))
 }
 
@@ -208,9 +187,7 @@ func TestReleaseFails_Update(t *testing.T) {
 		t.Errorf("%v; the file has %q", err, getFile(t, path))
 	}
 	reset()
-	if err := lock.Update(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, "er"...), nil }); err != nil {
-		t.Error(err)
-	}
+	noErr(t, lock.Update(t.Context(), path, func(old []byte) ([]byte, error) { return append(old, "er"...), nil }))
 }
 
 // needsAttributes skips before anything is held.

@@ -29,9 +29,7 @@ func holdAll(t *testing.T, files ...lock.File) *lock.Set {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	set, err := lock.AcquireAll(ctx, files...)
-	check(t, err)
-	return set
+	return must(lock.AcquireAll(ctx, files...))(t)
 }
 
 // isFree checks that nobody has a lock, by its two files.
@@ -90,9 +88,7 @@ func TestSet_OppositeOrders(t *testing.T) {
 		var all sync.WaitGroup
 		for _, order := range []string{forward, backward, forward, backward} {
 			all.Go(func() {
-				if err := takeSets(dir, strings.Fields(order), 100); err != nil {
-					t.Error(err)
-				}
+				noErr(t, takeSets(dir, strings.Fields(order), 100))
 			})
 		}
 		all.Wait()
@@ -130,9 +126,7 @@ func TestSet_OppositeOrders(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if err := set.Release(); err != nil {
-						t.Error(err)
-					}
+					noErr(t, set.Release())
 				}
 			})
 		}
@@ -180,16 +174,12 @@ func TestSet_AllOrNone(t *testing.T) {
 			if locked.Path != files[0].Path || locked.Info == nil || locked.Info.PID != other.Cmd.Process.Pid {
 				t.Errorf("in the way is %+v at %s; want the other process, at c", locked.Info, locked.Path)
 			}
-			if !errors.Is(err, want) || errors.Is(err, lock.ErrTimeout) != limited {
-				t.Errorf("error is %v", err)
-			}
+			that(t, errors.Is(err, want) && errors.Is(err, lock.ErrTimeout) == limited, "error is %v", err)
 			isFree(t, files[1].Path)
 			isFree(t, files[2].Path)
 			other.Do("release", "released")
 			parkedIs(t, 0)
-			if err := holdAll(t, files...).Release(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, holdAll(t, files...).Release())
 		})
 	}
 }
@@ -215,9 +205,7 @@ func TestSet_Order(t *testing.T) {
 		clear(set.Held()) // a copy
 		check(t, set.Release())
 		want := "acquired a, acquired b, acquired c, released c, released b, released a"
-		if got := seen.String(); got != want {
-			t.Errorf("%v: %s; want %s", names, got, want)
-		}
+		equal(t, seen.String(), want, names)
 		if err := set.Release(); err != nil || seen.String() != want {
 			t.Errorf("second Release: %v, %s", err, seen.String())
 		}
@@ -248,17 +236,11 @@ func TestSet_Twice(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		set, err := lock.AcquireAll(ctx, files...)
 		cancel()
-		if !errors.Is(err, lock.ErrInvalidName) || set != nil {
-			t.Errorf("%v: %v, %v; want ErrInvalidName", paths, set, err)
-		}
-		if got := names(t, dir); got != "" {
-			t.Errorf("%v: took or left %s", paths, got)
-		}
+		that(t, errors.Is(err, lock.ErrInvalidName) && set == nil, "%v: %v, %v; want ErrInvalidName", paths, set, err)
+		equal(t, names(t, dir), "", paths, "took or left")
 	}
 	// The same name in two folders is two locks.
-	if err := holdAll(t, lock.File{Path: dir + "/a"}, lock.File{Path: links + "/a"}).Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, holdAll(t, lock.File{Path: dir + "/a"}, lock.File{Path: links + "/a"}).Release())
 }
 
 // TestSet_Invalid: what can't be a lock is found before anything is taken.
@@ -270,9 +252,7 @@ func TestSet_Invalid(t *testing.T) {
 		filepath.Join(dir, "gone", "lock"): fs.ErrNotExist,
 	} {
 		set, err := lock.AcquireAll(t.Context(), lock.File{Path: filepath.Join(dir, "a")}, lock.File{Path: path})
-		if !errors.Is(err, want) || set != nil {
-			t.Errorf("%q: %v, want %v", path, err, want)
-		}
+		that(t, errors.Is(err, want) && set == nil, "%q: %v, want %v", path, err, want)
 		if got := names(t, dir); got != "" {
 			t.Errorf("%q: took or left %s", path, got)
 		}
@@ -287,9 +267,7 @@ func TestSet_Empty(t *testing.T) {
 	if ctx := t.Context(); set.Context(ctx) != ctx {
 		t.Error("its context is not the parent")
 	}
-	if err := set.Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, set.Release())
 }
 
 // TestSet_Context: the context of a set carries each of its holds, until they are
@@ -306,31 +284,21 @@ func TestSet_Context(t *testing.T) {
 			"Acquire": f.Acquire, "TryAcquire": f.TryAcquire, "AcquireShared": sharing(f).Acquire,
 		} {
 			held, err := acquire(ctx)
-			if !errors.Is(err, lock.ErrReentrant) || held != nil {
-				t.Errorf("%s of %s: %v, want ErrReentrant", name, f.Path, err)
-			}
+			that(t, errors.Is(err, lock.ErrReentrant) && held == nil, "%s of %s: %v, want ErrReentrant", name, f.Path, err)
 		}
 	}
 	// A further set that names one of them gives back what it had got before.
-	if _, err := lock.AcquireAll(ctx, some(dir, "a", "e", "d")...); !errors.Is(err, lock.ErrReentrant) {
-		t.Errorf("AcquireAll: %v, want ErrReentrant", err)
-	}
+	wantErr(t, errOf(lock.AcquireAll(ctx, some(dir, "a", "e", "d")...)), lock.ErrReentrant, "AcquireAll")
 	isFree(t, filepath.Join(dir, "a"))
 	isFree(t, filepath.Join(dir, "e"))
 	for _, f := range files {
 		wantLocked(t, f.Path)
 	}
 	check(t, set.Release())
-	if err := ctx.Err(); err != nil {
-		t.Errorf("after Release the context is done: %v", err)
-	}
+	noErr(t, ctx.Err(), "after Release the context is done")
 	again, err := lock.AcquireAll(ctx, files...)
-	if err != nil {
-		t.Fatalf("after Release: %v", err)
-	}
-	if err := again.Release(); err != nil {
-		t.Error(err)
-	}
+	check(t, err, "after Release")
+	noErr(t, again.Release())
 }
 
 // TestSet_ReleaseGoesOn: locks that were lost do not keep the others from being
@@ -344,19 +312,13 @@ func TestSet_ReleaseGoesOn(t *testing.T) {
 		check(t, os.Remove(files[i].Path))
 	}
 	err := set.Release()
-	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release: %v, want ErrLost", err)
-	}
+	wantErr(t, err, lock.ErrLost, "Release")
 	for i, f := range files {
 		if named := strings.Contains(fmt.Sprint(err), f.Path); named != (i%2 == 1) {
 			t.Errorf("%s in the error: %v (%v)", f.Path, named, err)
 		}
 		isFree(t, f.Path)
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("the context's cause is %v", cause)
-	}
-	if err := holdAll(t, files...).Release(); err != nil {
-		t.Error(err)
-	}
+	wantErr(t, context.Cause(ctx), lock.ErrLost, "the context's cause")
+	noErr(t, holdAll(t, files...).Release())
 }

@@ -28,9 +28,7 @@ func sharing(f lock.File) lock.File {
 
 func holdShared(t *testing.T, f lock.File) *lock.FileHold {
 	t.Helper()
-	held, err := sharing(f).Acquire(t.Context())
-	check(t, err)
-	return held
+	return must(sharing(f).Acquire(t.Context()))(t)
 }
 
 func beginShared(t *testing.T, f lock.File) <-chan outcome {
@@ -128,9 +126,7 @@ func TestShared_WriterAlone(t *testing.T) {
 	other.Do("try-shared", "locked: "+string(evidence.KernelLockHeld))
 	other.Do("shared", "waiting")
 	ours := beginShared(t, f)
-	if writer.Info().Mode == "shared" {
-		t.Error("the writer's claim is a reader's")
-	}
+	that(t, writer.Info().Mode != "shared", "the writer's claim is a reader's")
 	letGo(t, writer)
 	other.Expect("held")
 	reader := getHeld(t, ours) // beside the other
@@ -159,9 +155,7 @@ func TestShared_WriterWaits(t *testing.T) {
 	parkedIs(t, 2)
 	letGo(t, first)
 	held := getHeld(t, writer)
-	if len(ours) != 0 {
-		t.Error("a reader got in before the writer")
-	}
+	equal(t, len(ours), 0, "a reader got in before the writer")
 	if held.Info().Mode == "shared" {
 		t.Errorf("the writer's claim is %+v", held.Info())
 	}
@@ -204,13 +198,9 @@ func TestShared_Robbed(t *testing.T) {
 	removeFile(t, f.Path)
 	wantLocked(t, f.Path)
 	other.Do("try", "locked: "+string(evidence.KernelLockHeld))
-	if err := ours.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release: %v, want ErrLost", err)
-	}
+	wantErr(t, ours.Release(), lock.ErrLost, "Release")
 	<-ours.Lost()
-	if !errors.Is(context.Cause(ctx), lock.ErrLost) {
-		t.Errorf("the context's cause is %v", context.Cause(ctx))
-	}
+	wantErr(t, context.Cause(ctx), lock.ErrLost, "the context's cause")
 	other.Kill()
 	letGo(t, tryHoldSoon(t, f))
 	wantFree(t, f.Path)
@@ -223,9 +213,7 @@ func TestShared_RobbedAndJoined(t *testing.T) {
 	robbed := holdShared(t, f)
 	removeFile(t, f.Path)
 	later := holdShared(t, f)
-	if err := robbed.Release(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release of the robbed: %v, want ErrLost", err)
-	}
+	wantErr(t, robbed.Release(), lock.ErrLost, "Release of the robbed")
 	wantLocked(t, f.Path)
 	letGo(t, later)
 	wantFree(t, f.Path)
@@ -255,9 +243,7 @@ func TestShared_Fallback(t *testing.T) {
 		t.Errorf("claim is %+v", held.Info())
 	}
 	wantSharedLocked(t, f, evidence.SameProcess)
-	if _, err := held.Fence(); err != nil {
-		t.Errorf("Fence: %v", err)
-	}
+	noErr(t, errOf(held.Fence()), "Fence")
 	next := beginAcquire(t, t.Context(), f)
 	reader := beginAcquireAsShared(t, f)
 	letGo(t, held)
@@ -279,9 +265,7 @@ func TestShared_NoFence(t *testing.T) {
 		t.Errorf("Fence: %v", err)
 	}
 	letGo(t, held)
-	if got := filepath.Base(f.Path) + ".flock"; names(t, filepath.Dir(f.Path)) != got {
-		t.Error("something is left behind")
-	}
+	equal(t, names(t, filepath.Dir(f.Path)), filepath.Base(f.Path)+".flock", "something is left behind")
 }
 
 // TestShared_StressOneProcess: readers and writers in one process, by two oracles.
@@ -302,9 +286,7 @@ func TestShared_StressOneProcess(t *testing.T) {
 					return
 				}
 				work(t, f.Path)
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, held.Release())
 			}
 		})
 	}
@@ -331,8 +313,7 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 	if err := get(t, writer).err; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	held, err := sharing(f).TryAcquire(t.Context())
-	check(t, err)
+	held := must(sharing(f).TryAcquire(t.Context()))(t)
 	letGo(t, held)
 	// Who comes next adopts the wait.
 	next := beginAcquire(t, t.Context(), f)
@@ -372,9 +353,7 @@ func TestShared_FormsOfFile(t *testing.T) {
 		}
 		return held.Release()
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noErr(t, err)
 	wantFree(t, f.Path)
 }
 
@@ -383,10 +362,8 @@ func TestShared_FormsOfFile(t *testing.T) {
 func TestShared_LookedAfterAgain(t *testing.T) {
 	f := queued(t)
 	for range 2 {
-		first, err := sharing(f).TryAcquire(t.Context())
-		check(t, err)
-		second, err := sharing(f).TryAcquire(t.Context())
-		check(t, err)
+		first := must(sharing(f).TryAcquire(t.Context()))(t)
+		second := must(sharing(f).TryAcquire(t.Context()))(t)
 		letGo(t, first)
 		letGo(t, second)
 		isAbsent(t, f.Path)

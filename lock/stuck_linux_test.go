@@ -51,9 +51,7 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			var inside atomic.Int32
 			leave := make(chan struct{})
 			enter := func(in chan<- error) {
-				if inside.Add(1) > 1 {
-					t.Error("two are in together")
-				}
+				that(t, inside.Add(1) <= 1, "two are in together")
 				in <- nil
 				<-leave
 				inside.Add(-1)
@@ -83,9 +81,7 @@ func TestStuck_WithTheSibling(t *testing.T) {
 			})
 			eventually(t, "four looks", func() bool { return looks.Load() >= 4 || len(waiter)+len(flocked) > 0 })
 			early := len(waiter)+len(flocked) > 0
-			if early {
-				t.Error("somebody is in before the one who is stopped")
-			}
+			that(t, !early, "somebody is in before the one who is stopped")
 			if l := notHad(t, f); l.Evidence != evidence.KernelLockHeld || !slices.Equal(pids(l.Processes), []int{stuck.Cmd.Process.Pid}) || !strings.Contains(l.Error(), ", stopped") {
 				t.Error(l)
 			}
@@ -175,9 +171,7 @@ func TestStuck_FolderMadeAnew(t *testing.T) {
 						if what == "gone" {
 							err = errors.Join(err, os.RemoveAll(dir+".other"))
 						}
-						if err != nil {
-							t.Error(err)
-						}
+						noErr(t, err)
 					})
 					f := lock.File{Path: filepath.Join(dir, ".lock")}
 					holder := start(t, "member", f.Path)
@@ -227,8 +221,7 @@ func TestStuck_Lease(t *testing.T) {
 			} else {
 				letGo(t, tryHold(t, f))
 			}
-			file, err := os.OpenFile(f.Path+leased, os.O_RDONLY, 0)
-			check(t, err)
+			file := must(os.OpenFile(f.Path+leased, os.O_RDONLY, 0))(t)
 			defer file.Close()
 			signals := make(chan os.Signal, 100) // by which the kernel asks for it back
 			signal.Notify(signals, unix.SIGIO)
@@ -241,20 +234,14 @@ func TestStuck_Lease(t *testing.T) {
 				t.Skip("needs a filesystem with leases: ", err)
 			}
 			promptly(t, "it", func() {
-				if l := notHad(t, f); l.Evidence != evidence.Leased || l.State != evidence.Unknown {
-					t.Errorf("%+v", l)
-				}
+				wantStatus(t, notHad(t, f).Status, evidence.Unknown, evidence.Leased)
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				_, err := f.Acquire(ctx)
-				if !errors.Is(err, lock.ErrTimeout) {
-					t.Error(err)
-				}
+				wantErr(t, err, lock.ErrTimeout)
 			})
 			waiter := beginAcquire(t, t.Context(), f)
-			if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
-				t.Fatal(err)
-			}
+			check(t, errOf(unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK)))
 			letGo(t, getHeld(t, waiter))
 			file.Close()
 			wantFree(t, f.Path)

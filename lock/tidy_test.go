@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +16,7 @@ import (
 // needsTidying skips where siblings stay.
 func needsTidying(t *testing.T) {
 	t.Helper()
-	fsys, err := platform.FilesystemOf(t.TempDir())
-	check(t, err)
+	fsys := must(platform.FilesystemOf(t.TempDir()))(t)
 	if !platform.OwnLocks || !fsys.Trusted {
 		t.Skip("needs a filesystem whose kernel locks are trusted, to tidy up")
 	}
@@ -40,8 +38,7 @@ func TestTidy_Release(t *testing.T) {
 		}, sibling},
 		{"with a fence", func(t *testing.T, f lock.File) {
 			held := tryHold(t, f)
-			_, err := held.Fence()
-			check(t, err)
+			check(t, errOf(held.Fence()))
 			letGo(t, held)
 		}, sibling},
 		{"with data in the sibling", func(t *testing.T, f lock.File) {
@@ -49,19 +46,14 @@ func TestTidy_Release(t *testing.T) {
 			letGo(t, tryHold(t, f))
 		}, sibling},
 		{"a reader", func(t *testing.T, f lock.File) {
-			held, err := sharing(f).TryAcquire(t.Context())
-			check(t, err)
+			held := must(sharing(f).TryAcquire(t.Context()))(t)
 			letGo(t, held)
 		}, nothing},
 		{"two readers", func(t *testing.T, f lock.File) {
-			first, err := sharing(f).TryAcquire(t.Context())
-			check(t, err)
-			second, err := sharing(f).TryAcquire(t.Context())
-			check(t, err)
+			first := must(sharing(f).TryAcquire(t.Context()))(t)
+			second := must(sharing(f).TryAcquire(t.Context()))(t)
 			letGo(t, first)
-			if got := names(t, filepath.Dir(f.Path)); got != ".lock .lock.flock" {
-				t.Errorf("as long as one reads: %s", got)
-			}
+			equal(t, names(t, filepath.Dir(f.Path)), ".lock .lock.flock", "as long as one reads")
 			letGo(t, second)
 		}, nothing},
 		{"somebody tried", func(t *testing.T, f lock.File) {
@@ -84,9 +76,7 @@ func TestTidy_Release(t *testing.T) {
 		{"its file was removed by hand", func(t *testing.T, f lock.File) {
 			held := tryHold(t, f)
 			check(t, os.Remove(f.Path))
-			if err := held.Release(); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("release: %v", err)
-			}
+			wantErr(t, held.Release(), lock.ErrLost, "release")
 		}, nothing},
 		{"another program has it by then", func(t *testing.T, f lock.File) {
 			letGo(t, tryHold(t, f.Park(func(step string) {
@@ -128,8 +118,7 @@ func TestTidy_WaitersBeginAgain(t *testing.T) {
 	for _, how := range []string{"acquire", "shared"} {
 		t.Run(how, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), ".lock")
-			tidier, err := platform.Open(path+".flock", os.O_RDWR|os.O_CREATE)
-			check(t, err)
+			tidier := must(platform.Open(path+".flock", os.O_RDWR|os.O_CREATE))(t)
 			check(t, tidier.TryLock(platform.Exclusive))
 			waiter := start(t, "member", path)
 			waiter.Do(how, "waiting")
@@ -158,8 +147,7 @@ func TestTidy(t *testing.T) {
 	held := tryHold(t, at("held.lock"))
 	defer letGo(t, held)
 	fenced := tryHold(t, at("fence.lock"))
-	_, err := fenced.Fence()
-	check(t, err)
+	check(t, errOf(fenced.Fence()))
 	letGo(t, fenced)
 	check(t, os.WriteFile(at("oldfence.lock").Path+".flock", []byte("\x00\x0000001767323045678901\n"), 0o600))
 	check(t, os.Chtimes(at("oldfence.lock").Path+".flock", longAgo, longAgo))
@@ -182,8 +170,7 @@ func TestTidy(t *testing.T) {
 	}
 	check(t, os.WriteFile(filepath.Join(dir, "private"), nil, 0o600))
 	check(t, os.Link(filepath.Join(dir, "private"), at("taken.lock").Path+".flock"))
-	locked, err := platform.Open(at("flock.lock").Path+".flock", os.O_RDWR|os.O_CREATE)
-	check(t, err)
+	locked := must(platform.Open(at("flock.lock").Path+".flock", os.O_RDWR|os.O_CREATE))(t)
 	check(t, locked.TryLock(platform.Shared))
 	defer locked.Close()
 	reclaiming := at("reclaim.lock")
@@ -200,9 +187,7 @@ func TestTidy(t *testing.T) {
 		for file, err := range lock.Tidy(t.Context(), dir, how) {
 			check(t, err)
 			verb := map[bool]string{true: "goes: ", false: "stays: "}[file.Needless]
-			if file.Removed == how.DryRun && file.Needless {
-				t.Errorf("%+v", file)
-			}
+			that(t, file.Removed != how.DryRun || !file.Needless, "%+v", file)
 			if _, err := os.Lstat(file.Path); (err == nil) == file.Removed {
 				t.Errorf("%+v, and it is there: %v", file, err == nil)
 			}
@@ -237,9 +222,7 @@ func TestTidy(t *testing.T) {
 	compare := func(got, want map[string]string) {
 		t.Helper()
 		for name := range want {
-			if got[name] != want[name] {
-				t.Errorf("%s %q; want %q", name, got[name], want[name])
-			}
+			equal(t, got[name], want[name], name)
 		}
 		for name := range got {
 			if want[name] == "" {
@@ -267,9 +250,7 @@ func TestTidy(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"yarn.lock", "alien.lock", ".flock"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			t.Error(err)
-		}
+		noErr(t, errOf(os.Lstat(filepath.Join(dir, name))))
 	}
 	if got := tidy(lock.Tidying{OlderThan: time.Nanosecond}); got["fence.lock.flock"] != "goes: nobody has the lock, or waits for it" {
 		t.Errorf("with a span: %q", got["fence.lock.flock"])
@@ -303,13 +284,10 @@ func TestTidy_KeepsDeath(t *testing.T) {
 	needsMarks(t)
 	for name, clear := range map[string]func(t *testing.T, f lock.File){
 		"break": func(t *testing.T, f lock.File) {
-			if s, err := f.Break(t.Context()); err != nil || s.State != evidence.Dead {
-				t.Fatalf("%+v, %v", s, err)
-			}
+			equal(t, must(f.Break(t.Context()))(t).State, evidence.Dead)
 		},
 		"a reader": func(t *testing.T, f lock.File) {
-			held, err := sharing(f).TryAcquire(t.Context())
-			check(t, err)
+			held := must(sharing(f).TryAcquire(t.Context()))(t)
 			check(t, held.Release())
 		},
 		"an Acquire cancelled as it succeeds": func(t *testing.T, f lock.File) {
@@ -329,12 +307,8 @@ func TestTidy_KeepsDeath(t *testing.T) {
 			dead.Kill()
 			clear(t, f)
 			p := predecessor(t, f)
-			if p == nil || p.Info.PID != dead.Cmd.Process.Pid || p.How != lock.EndDied || p.Note != "step 2" {
-				t.Errorf("%+v", p)
-			}
-			if got := names(t, filepath.Dir(f.Path)); got != "" {
-				t.Errorf("there are %s", got)
-			}
+			that(t, p != nil && p.Info.PID == dead.Cmd.Process.Pid && p.How == lock.EndDied && p.Note == "step 2", "%+v", p)
+			equal(t, names(t, filepath.Dir(f.Path)), "")
 		})
 	}
 }

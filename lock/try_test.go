@@ -14,19 +14,15 @@ import (
 func TestTryAcquire_FileGone(t *testing.T) {
 	f := queued(t)
 	putDeadClaim(t, f.Path)
-	other, err := lockFile(f.Path, platform.Exclusive)
-	check(t, err)
+	other := must(lockFile(f.Path, platform.Exclusive))(t)
 	defer other.Close()
 	remove := sync.OnceFunc(func() {
-		if err := os.Remove(f.Path); err != nil {
-			t.Error(err)
-		}
+		noErr(t, os.Remove(f.Path))
 	})
-	held, err := f.Park(func(step string) {
+	held := must(f.Park(func(step string) {
 		if step == lock.StepBusy {
 			remove()
 		}
-	}).TryAcquire(t.Context())
-	check(t, err)
+	}).TryAcquire(t.Context()))(t)
 	letGo(t, held)
 }

@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"testing"
 
@@ -19,8 +18,6 @@ func TestUpdate_CancelledMeanwhile(t *testing.T) {
 		cancel()
 		return []byte("new"), nil
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, context.Canceled)
 	hasContents(t, path, "old")
 }

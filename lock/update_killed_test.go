@@ -151,9 +151,7 @@ func TestUpdate_Killed(t *testing.T) {
 		return append(old, '\n'), err // another, so that it is written
 	})
 	hasContents(t, path, string(getFile(t, path))) // no litter, nor a lock
-	if len(reported) != procs+kills {
-		t.Errorf("%d have reported, want %d", len(reported), procs+kills)
-	}
+	equal(t, len(reported), procs+kills, "have reported")
 	for name, last := range reported {
 		// It may have died between the update and the report.
 		if n := end.By[name]; last != fmt.Sprint(n) && last != fmt.Sprint(n-1) {

@@ -28,9 +28,7 @@ func TestUpdate_KeepsSpecialBits(t *testing.T) {
 		}
 		update(t, path, into("new"))
 		hasContents(t, path, "new")
-		if got := modeOf(t, path); got != want {
-			t.Errorf("mode is %v, want %v", got, want)
-		}
+		equal(t, modeOf(t, path), want, "mode")
 	}
 }
 
@@ -48,8 +46,7 @@ func TestUpdate_KeepsOwner(t *testing.T) {
 		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, mode)))
 		update(t, path, into("new"))
 		hasContents(t, path, "new")
-		info, err := os.Lstat(path)
-		check(t, err)
+		info := must(os.Lstat(path))(t)
 		if st := info.Sys().(*syscall.Stat_t); st.Uid != 1234 || st.Gid != 2345 || info.Mode() != mode {
 			t.Errorf("owner is %d:%d, mode %v; want 1234:2345 and %v", st.Uid, st.Gid, info.Mode(), mode)
 		}
@@ -78,17 +75,13 @@ func TestUpdate_ReadOnlyFolder(t *testing.T) {
 		chmod(t, dir, mode)
 		err := lock.Update(t.Context(), path, into("new"))
 		chmod(t, dir, 0o700)
-		if !errors.Is(err, fs.ErrPermission) {
-			t.Errorf("%v: %v", mode, err)
-		}
+		wantErr(t, err, fs.ErrPermission, mode)
 		hasContents(t, path, "old")
 	}
 	// A file that may not be read is not taken for one that does not exist.
 	chmod(t, path, 0o200)
 	err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { t.Error("called"); return nil, nil })
-	if !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("unreadable file: %v", err)
-	}
+	wantErr(t, err, fs.ErrPermission, "unreadable file")
 	chmod(t, path, 0o600)
 	hasContents(t, path, "old")
 }
@@ -103,9 +96,7 @@ func TestUpdate_FileSizeLimit(t *testing.T) {
 	unlimited := setLimit(t, syscall.RLIMIT_FSIZE, 1<<16)
 	err := lock.Update(t.Context(), path, into(strings.Repeat("x", 1<<17)))
 	unlimited()
-	if !errors.Is(err, syscall.EFBIG) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, syscall.EFBIG)
 	hasContents(t, path, "old")
 	update(t, path, into("new"))
 	hasContents(t, path, "new")
@@ -120,9 +111,7 @@ func TestUpdate_FullDisk(t *testing.T) {
 	update(t, path, into(old))
 	for _, size := range []int{200_000, 1_000_000} {
 		err := lock.Update(t.Context(), path, into(strings.Repeat("x", size)))
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("%d bytes: %v", size, err)
-		}
+		wantErr(t, err, syscall.ENOSPC, size, "bytes")
 		hasContents(t, path, old)
 	}
 	update(t, path, into("new"))

@@ -40,9 +40,7 @@ func hasContents(t *testing.T, path, want string) {
 	}
 	name := filepath.Base(path)
 	for _, got := range strings.Fields(names(t, filepath.Dir(path))) {
-		if got != name && got != name+".lock.flock" {
-			t.Errorf("left behind: %s", got)
-		}
+		that(t, got == name || got == name+".lock.flock", "left behind: %s", got)
 	}
 	isFree(t, path+".lock")
 }
@@ -50,22 +48,16 @@ func hasContents(t *testing.T, path, want string) {
 func TestUpdate_CreatesAndChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	update(t, path, func(old []byte) ([]byte, error) {
-		if old != nil {
-			t.Errorf("old is %q, want nil for a file that does not exist", old)
-		}
+		that(t, old == nil, "old is %q, want nil for a file that does not exist", old)
 		return []byte{}, nil
 	})
 	hasContents(t, path, "")
 	update(t, path, func(old []byte) ([]byte, error) {
-		if old == nil || len(old) != 0 {
-			t.Errorf("old is %#v, want empty but not nil", old)
-		}
+		that(t, old != nil && len(old) == 0, "old is %#v, want empty but not nil", old)
 		return []byte("long contents"), nil
 	})
 	update(t, path, func(old []byte) ([]byte, error) {
-		if string(old) != "long contents" {
-			t.Errorf("old is %q", old)
-		}
+		equal(t, string(old), "long contents", "old")
 		return append(old[:4], '!'), nil
 	})
 	hasContents(t, path, "long!")
@@ -113,9 +105,7 @@ func TestUpdate_KeepsMode(t *testing.T) {
 		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)))
 		update(t, path, into("new"))
 		hasContents(t, path, "new")
-		if got := modeOf(t, path); got != mode {
-			t.Errorf("mode is %v, want %v", got, mode)
-		}
+		equal(t, modeOf(t, path), mode, "mode")
 	}
 }
 
@@ -123,19 +113,15 @@ func TestUpdate_KeepsMode(t *testing.T) {
 func TestUpdate_NewMode(t *testing.T) {
 	dir := t.TempDir()
 	like, path := filepath.Join(dir, "like"), filepath.Join(dir, "f")
-	f, err := os.OpenFile(like, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	check(t, err)
+	f := must(os.OpenFile(like, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644))(t)
 	f.Close()
 	update(t, path, into("new"))
-	if got, want := modeOf(t, path), modeOf(t, like); got != want {
-		t.Errorf("mode is %v, want %v", got, want)
-	}
+	equal(t, modeOf(t, path), modeOf(t, like), "mode")
 }
 
 func modeOf(t *testing.T, path string) fs.FileMode {
 	t.Helper()
-	info, err := os.Lstat(path)
-	check(t, err)
+	info := must(os.Lstat(path))(t)
 	return info.Mode()
 }
 
@@ -149,9 +135,7 @@ func TestUpdate_ChangeFails(t *testing.T) {
 		for name, run := range map[string]func(path string){
 			"error": func(path string) {
 				err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("new"), failure })
-				if err != failure {
-					t.Errorf("error is %v, want the very one", err)
-				}
+				that(t, err == failure, "error is %v, want the very one", err)
 			},
 			"nothing": func(path string) {
 				err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return nil, nil })
@@ -160,15 +144,11 @@ func TestUpdate_ChangeFails(t *testing.T) {
 				}
 			},
 			"unchanged": func(path string) {
-				if err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("x"), lock.ErrUnchanged }); err != nil {
-					t.Error(err)
-				}
+				noErr(t, lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("x"), lock.ErrUnchanged }))
 			},
 			"panic": func(path string) {
 				defer func() {
-					if got := recover(); got != value {
-						t.Errorf("panic value is %v", got)
-					}
+					equal[any](t, recover(), value, "panic value")
 				}()
 				_ = lock.Update(t.Context(), path, func([]byte) ([]byte, error) { panic(value) })
 			},
@@ -183,9 +163,7 @@ func TestUpdate_ChangeFails(t *testing.T) {
 			"cancelled": func(path string) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				err := lock.Update(ctx, path, func([]byte) ([]byte, error) { cancel(failure); return []byte("new"), nil })
-				if !errors.Is(err, failure) || !strings.Contains(err.Error(), path) {
-					t.Errorf("error is %v", err)
-				}
+				that(t, errors.Is(err, failure) && strings.Contains(err.Error(), path), "error is %v", err)
 			},
 		} {
 			t.Run(fmt.Sprintf("%s, exists: %v", name, exists), func(t *testing.T) {
@@ -207,12 +185,9 @@ func TestUpdate_ChangeFails(t *testing.T) {
 func TestUpdate_SameContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	check(t, os.WriteFile(path, []byte("same"), 0o600))
-	before, err := platform.IdentifyFile(path)
-	check(t, err)
+	before := must(platform.IdentifyFile(path))(t)
 	check(t, lock.Update(t.Context(), path, into("same")))
-	if after, err := platform.IdentifyFile(path); err != nil || after != before {
-		t.Errorf("it is another file: %v", err)
-	}
+	equal(t, must(platform.IdentifyFile(path))(t), before, "it is another file")
 	// A new file that is empty is one.
 	check(t, lock.Update(t.Context(), path+"2", into("")))
 	if got, err := os.ReadFile(path + "2"); err != nil || len(got) != 0 {
@@ -254,9 +229,7 @@ func TestUpdate_LockLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	update(t, path, into("old"))
 	err := lock.Update(t.Context(), path, func([]byte) ([]byte, error) { return []byte("new"), os.Remove(path + ".lock") })
-	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("error is %v, want ErrLost", err)
-	}
+	wantErr(t, err, lock.ErrLost)
 	hasContents(t, path, "old")
 }
 
@@ -365,9 +338,7 @@ func TestUpdate_NotAFile(t *testing.T) {
 			t.Errorf("%s: %v; want an error that says where", name, err)
 		}
 	}
-	if err := lock.Update(t.Context(), "", into("")); !errors.Is(err, lock.ErrInvalidName) {
-		t.Errorf("empty path: %v, want ErrInvalidName", err)
-	}
+	wantErr(t, lock.Update(t.Context(), "", into("")), lock.ErrInvalidName, "empty path")
 }
 
 // TestUpdate_LeftoverTemp: what a dead writer, or somebody with a purpose, has put

@@ -91,8 +91,7 @@ func TestUsers(t *testing.T) {
 				refused := folder.sticky && second != "0"
 				stays := func(name string) {
 					t.Helper()
-					info, err := os.Stat(name)
-					check(t, err)
+					info := must(os.Stat(name))(t)
 					want := "0" + folder.perm
 					if folder.perm == "644" && strings.HasSuffix(name, ".flock") {
 						want = "0666" // the queue of all
@@ -140,9 +139,7 @@ func TestUsers(t *testing.T) {
 				a.Kill()
 				b.Do("status", "dead, kernel lock free, "+getClaim(t, path).User)
 				if refused {
-					if said := b.Say("try"); !strings.Contains(said, "sticky") {
-						t.Errorf("to take over, in a sticky folder: %s", said)
-					}
+					contains(t, b.Say("try"), "sticky", "to take over, in a sticky folder")
 					if got := names(t, dir); got != ".lock .lock.flock" {
 						t.Fatalf("after a refusal there are %s", got)
 					}
@@ -186,14 +183,10 @@ func TestUsers_OneOnly(t *testing.T) {
 		before := names(t, dir)
 		said := b.Say("try")
 		for _, part := range []string{"permission denied", "with mode 0600", "0660 for a group"} {
-			if !strings.Contains(said, part) {
-				t.Errorf("refused with %q; want %q in it", said, part)
-			}
+			that(t, strings.Contains(said, part), "refused with %q; want %q in it", said, part)
 		}
 		b.Do("status", "held, kernel lock held, not permitted")
-		if got := names(t, dir); got != before {
-			t.Errorf("there are %s; want %s", got, before)
-		}
+		equal(t, names(t, dir), before)
 		a.Kill()
 		b.Do("status", "unknown, not permitted to read it, not permitted")
 	})
@@ -210,9 +203,7 @@ func TestUsers_Tidy(t *testing.T) {
 		a.Do("release", "released")
 		b.Do("try", "held")
 		b.Do("release", "released")
-		if got := names(t, dir); got != "" {
-			t.Errorf("there are %s", got)
-		}
+		equal(t, names(t, dir), "")
 	})
 }
 
@@ -224,9 +215,7 @@ func TestUsers_Break(t *testing.T) {
 	dead.Do("try", "held")
 	dead.Kill()
 	check(t, os.Remove(path+".flock"))
-	if s, err := (lock.File{Path: path}).Break(t.Context()); err != nil || s.State != evidence.Dead {
-		t.Fatalf("%+v, %v", s, err)
-	}
+	equal(t, must((lock.File{Path: path}).Break(t.Context()))(t).State, evidence.Dead)
 	next := userOf(t, "65534", "660", path)
 	next.Do("try", "held")
 	next.Do("release", "released")
@@ -253,11 +242,8 @@ func TestPerm_Folders(t *testing.T) {
 	held := holdKey(t, d, lock.Key{Space: "agent", Name: "7"})
 	defer held.Release()
 	for _, folder := range []string{d.Path, filepath.Join(d.Path, "agent")} {
-		info, err := os.Stat(folder)
-		check(t, err)
-		if info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
-			t.Errorf("%s has %v", folder, info.Mode())
-		}
+		info := must(os.Stat(folder))(t)
+		equal(t, info.Mode(), fs.ModeDir|fs.ModeSetgid|0o770, folder, "has")
 	}
 }
 
@@ -277,15 +263,12 @@ func TestPerm_DefaultACL(t *testing.T) {
 	held := tryHold(t, f)
 	defer letGo(t, held)
 	for _, path := range []string{f.Path, f.Path + ".flock"} {
-		info, err := os.Stat(path)
-		check(t, err)
+		info := must(os.Stat(path))(t)
 		if info.Mode().Perm() != 0o640 {
 			t.Errorf("%s has %v; want what the ACL leaves", path, info.Mode())
 		}
 	}
-	if !platform.HasDefaultACL(dir) {
-		t.Error("the ACL is not seen")
-	}
+	that(t, platform.HasDefaultACL(dir), "the ACL is not seen")
 }
 
 // TestPerm_Invalid: a mode that can't be a lock's is refused, and nothing written.
@@ -306,11 +289,8 @@ func TestPerm_FolderReplaced(t *testing.T) {
 	check(t, os.Chmod(others, 0o700))
 	at := filepath.Join(dir, "agent")
 	check(t, os.Symlink(others, at))
-	if err := lock.WidenFolder(at, 0o777, time.Now()); err == nil {
-		t.Error("a link was taken for the folder")
-	}
-	info, err := os.Stat(others)
-	check(t, err)
+	that(t, lock.WidenFolder(at, 0o777, time.Now()) != nil, "a link was taken for the folder")
+	info := must(os.Stat(others))(t)
 	if info.Mode().Perm() != 0o700 {
 		t.Errorf("another folder has %v", info.Mode())
 	}
@@ -340,8 +320,7 @@ func TestUsers_NoteAbove(t *testing.T) {
 	_, value, _ := strings.Cut(held.Environ(nil)[0], "=")
 	t.Setenv("HOLDFAST_HELD", value)
 	check(t, lock.NoteAbove("", "step 2"))
-	info, err := os.Stat(f.Path + ".flock")
-	check(t, err)
+	info := must(os.Stat(f.Path + ".flock"))(t)
 	if info.Mode().Perm() != 0o660 {
 		t.Errorf("the sibling has %v", info.Mode())
 	}

@@ -47,9 +47,7 @@ func TestAcquire_ContextDone(t *testing.T) {
 		if held, err := acquire(f, ctx); held != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v, %v", name, held, err)
 		}
-		if got := names(t, filepath.Dir(f.Path)); got != "" {
-			t.Errorf("%s left behind: %s", name, got)
-		}
+		equal(t, names(t, filepath.Dir(f.Path)), "", name, "left behind")
 	}
 }
 
@@ -74,9 +72,7 @@ func TestAcquireWithin(t *testing.T) {
 	parkedIs(t, 1) // abandoned; the one of the last limit, at most
 	promptly(t, "trying once", func() {
 		_, err := f.AcquireWithin(t.Context(), 0)
-		if locked := asLocked(t, err); errors.Is(err, lock.ErrTimeout) || locked.Waited != 0 {
-			t.Errorf("0: %v; want no wait", err)
-		}
+		that(t, !errors.Is(err, lock.ErrTimeout) && asLocked(t, err).Waited == 0, "0: %v; want no wait", err)
 	})
 	waits := begin(t, f, false, func() (*lock.FileHold, error) { return f.AcquireWithin(t.Context(), -1) })
 	letGo(t, held)
@@ -122,9 +118,7 @@ func TestObserve_Waiting(t *testing.T) {
 			if since := time.Since(begun); since < after || l.Duration < after {
 				t.Errorf("called after %v, with %v; want %v", since, l.Duration, after)
 			}
-			if l.Info == nil || l.Info.PID != pid || l.Path != f.Path {
-				t.Errorf("called with %v; the holder is pid %d", l, pid)
-			}
+			that(t, l.Info != nil && l.Info.PID == pid && l.Path == f.Path, "called with %v; the holder is pid %d", l, pid)
 			letGoOther()
 			letGo(t, getHeld(t, came))
 			if n := len(calls); n != 0 {
@@ -157,9 +151,7 @@ func TestObserve_NotItself(t *testing.T) {
 	held := getHeld(t, came)
 	select {
 	case l := <-told:
-		if l.Info != nil && l.Info.Nonce == held.Info().Nonce {
-			t.Errorf("told of itself: %v", l)
-		}
+		that(t, l.Info == nil || l.Info.Nonce != held.Info().Nonce, "told of itself: %v", l)
 	default:
 	}
 	letGo(t, held)
@@ -209,8 +201,7 @@ func TestObserve_NotAfterwards(t *testing.T) {
 	f.Observe = lasting(func(lock.Event) { t.Error("called without a wait") })
 	parkedIs(t, 0)
 	for range 100 {
-		held, err := f.Acquire(t.Context())
-		check(t, err)
+		held := must(f.Acquire(t.Context()))(t)
 		letGo(t, held)
 	}
 }
@@ -243,12 +234,8 @@ func TestAcquire_BareClaim(t *testing.T) {
 	other.Do("acquire", "waiting")
 	remove()
 	held := getHeld(t, first)
-	if got := getClaim(t, f.Path); got.Nonce != held.Info().Nonce {
-		t.Errorf("on disk is %+v", got)
-	}
-	if len(second) != 0 {
-		t.Error("the second got in too")
-	}
+	equal(t, getClaim(t, f.Path).Nonce, held.Info().Nonce, "on disk")
+	equal(t, len(second), 0, "the second got in too")
 	letGo(t, held)
 	// Of the other process and the second, either may be the next.
 	done := make(chan struct{})

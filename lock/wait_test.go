@@ -48,9 +48,7 @@ func TestAcquire_FIFO(t *testing.T) {
 	parkedIs(t, 1)
 	for _, i := range quitters {
 		cancel[i]()
-		if err := get(t, came[i]).err; !errors.Is(err, context.Canceled) {
-			t.Errorf("%d gave up with %v", i, err)
-		}
+		wantErr(t, get(t, came[i]).err, context.Canceled, i, "gave up with")
 	}
 	letGo(t, held)
 	var want []int
@@ -60,9 +58,7 @@ func TestAcquire_FIFO(t *testing.T) {
 			getHeld(t, came[i])
 		}
 	}
-	if !slices.Equal(order, want) {
-		t.Errorf("they got in as %v", order)
-	}
+	that(t, slices.Equal(order, want), "they got in as %v", order)
 	wantFree(t, f.Path)
 }
 
@@ -73,12 +69,10 @@ func wantInKernel(t *testing.T, want int, files ...lock.File) {
 		return // parkedIs has told
 	}
 	eventually(t, fmt.Sprintf("%d threads wait in the kernel", want), func() bool {
-		locks, err := platform.ListKernelLocks()
-		check(t, err)
+		locks := must(platform.ListKernelLocks())(t)
 		n := 0
 		for _, f := range files {
-			id, err := platform.IdentifyFile(f.Path + ".flock")
-			check(t, err)
+			id := must(platform.IdentifyFile(f.Path + ".flock"))(t)
 			n += len(locks.Waiters(id))
 		}
 		return n == want
@@ -102,19 +96,13 @@ func inUse() uint64 {
 func TestAcquire_BehindTheQueue(t *testing.T) {
 	needsTurnstile(t)
 	f := queued(t)
-	turnstile, err := takeTurnstile(f.Path + ".flock")
-	check(t, err)
+	turnstile := must(takeTurnstile(f.Path + ".flock"))(t)
 	came := beginAcquire(t, t.Context(), f)
 	parkedIs(t, 1)
-	held, err := f.TryAcquire(t.Context())
-	check(t, err)
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	held := must(f.TryAcquire(t.Context()))(t)
+	noErr(t, held.Release())
 	turnstile.Close()
-	if err := getHeld(t, came).Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, getHeld(t, came).Release())
 	wantFree(t, f.Path)
 }
 
@@ -189,9 +177,7 @@ func TestAcquire_ParkedAreBounded(t *testing.T) {
 	wantInKernel(t, queue.MaxParked, files[:]...)
 	cancel()
 	for _, came := range giveUp {
-		if err := get(t, came).err; !errors.Is(err, context.Canceled) {
-			t.Errorf("gave up with %v", err)
-		}
+		wantErr(t, get(t, came).err, context.Canceled, "gave up with")
 	}
 	if n := lock.Parked(); n > queue.MaxParked {
 		t.Errorf("%d threads parked", n)
@@ -259,15 +245,11 @@ func TestAcquire_StressOneProcess(t *testing.T) {
 				held, err := f.Acquire(ctx)
 				cancel()
 				if err != nil {
-					if !errors.Is(err, context.Canceled) {
-						t.Error(err)
-					}
+					wantErr(t, err, context.Canceled)
 					continue
 				}
 				all.alone(t, f.Path)
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, held.Release())
 			}
 		})
 	}
@@ -299,9 +281,7 @@ func TestAcquire_SiblingReplacedOften(t *testing.T) {
 
 func lockSibling(t *testing.T, f lock.File) *platform.File {
 	t.Helper()
-	k, err := lockFile(f.Path+".flock", platform.Exclusive)
-	check(t, err)
-	return k
+	return must(lockFile(f.Path+".flock", platform.Exclusive))(t)
 }
 
 // replaceSibling puts another sibling, locked, in the place of the one that there is, by one
@@ -319,11 +299,9 @@ func replaceSibling(t *testing.T, f lock.File) *platform.File {
 // waitedFor waits until a thread waits in the kernel for the sibling at the path.
 func waitedFor(t *testing.T, f lock.File) {
 	t.Helper()
-	id, err := platform.IdentifyFile(f.Path + ".flock")
-	check(t, err)
+	id := must(platform.IdentifyFile(f.Path + ".flock"))(t)
 	eventually(t, "a wait for the sibling", func() bool {
-		locks, err := platform.ListKernelLocks()
-		check(t, err)
+		locks := must(platform.ListKernelLocks())(t)
 		return len(locks.Waiters(id)) > 0
 	})
 }
@@ -335,9 +313,7 @@ func TestAcquire_MovedBeforeParking(t *testing.T) {
 	for name, move := range map[string]func(t *testing.T, path string){
 		"sibling gone": removeSibling,
 		"sibling replaced": func(t *testing.T, path string) {
-			if err := errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")); err != nil {
-				t.Error(err)
-			}
+			noErr(t, errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path+".flock")))
 		},
 		"lock file gone": nil,
 	} {

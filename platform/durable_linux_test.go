@@ -49,38 +49,25 @@ func writeAs(t *testing.T, path string, who *syscall.Credential, env ...string) 
 // forAnybody is a copy of this test binary that any user can reach, and run.
 func forAnybody(t *testing.T) string {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must(os.Executable())(t)
 	data, err := os.ReadFile(exe)
 	path := filepath.Join(openFolder(t), "test")
-	if err := errors.Join(err, os.WriteFile(path, data, 0o700), os.Chmod(path, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(err, os.WriteFile(path, data, 0o700), os.Chmod(path, 0o755)))
 	return path
 }
 
 // openFolder is one in which anybody may write, and which anybody can reach.
 func openFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "durable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "durable"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o777))
 	return dir
 }
 
 func owned(t *testing.T, path string) (uid, gid uint32, mode fs.FileMode) {
 	t.Helper()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(os.Lstat(path))(t)
 	st := info.Sys().(*syscall.Stat_t)
 	return st.Uid, st.Gid, info.Mode()
 }
@@ -90,12 +77,8 @@ func TestWriteDurably_Owner(t *testing.T) {
 	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(t.TempDir(), "f")
 	const want = 0o750 | fs.ModeSetuid | fs.ModeSetgid
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, want)); err != nil {
-		t.Fatal(err)
-	}
-	if err := platform.WriteDurably(path, []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, want)))
+	check(t, platform.WriteDurably(path, []byte("new")))
 	if uid, gid, mode := owned(t, path); uid != 1234 || gid != 2345 || mode != want {
 		t.Errorf("%d:%d %v; want 1234:2345 %v", uid, gid, mode, want)
 	}
@@ -106,9 +89,7 @@ func TestWriteDurably_Owner(t *testing.T) {
 func TestWriteDurably_OthersFile(t *testing.T) {
 	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(openFolder(t), "f")
-	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, 0o660)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345), os.Chmod(path, 0o660)))
 	if said := writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534, Groups: []uint32{2345}}); said != "<nil>" {
 		t.Fatal(said)
 	}
@@ -126,9 +107,7 @@ func TestWriteDurably_OthersGroup(t *testing.T) {
 		0o755 | fs.ModeSetgid: 0o755, 0o755 | fs.ModeSetuid: 0o755, // what ran as one group must not run as another
 	} {
 		path := filepath.Join(openFolder(t), "f")
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 65534, 2345), os.Chmod(path, old)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 65534, 2345), os.Chmod(path, old)))
 		if said := writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}); said != "<nil>" {
 			t.Fatal(said)
 		}
@@ -143,10 +122,8 @@ func TestWriteDurably_OthersGroup(t *testing.T) {
 func TestWriteDurably_OthersProgram(t *testing.T) {
 	testkit.NeedsRoot(t, "give a file to another user")
 	path := filepath.Join(openFolder(t), "f")
-	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345),
-		os.Chmod(path, 0o777|fs.ModeSetuid|fs.ModeSetgid)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, 1234, 2345),
+		os.Chmod(path, 0o777|fs.ModeSetuid|fs.ModeSetgid)))
 	if said := writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}); said != "<nil>" {
 		t.Fatal(said)
 	}
@@ -159,21 +136,13 @@ func TestWriteDurably_NoPermission(t *testing.T) {
 	testkit.NeedsRoot(t, "become somebody else")
 	dir := openFolder(t)
 	path := filepath.Join(dir, "f")
-	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o666), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if said := writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}); !strings.Contains(said, "permission denied") {
-		t.Errorf("said %q", said)
-	}
+	check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o666), os.Chmod(dir, 0o755)))
+	contains(t, writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}), "permission denied", "said")
 	alone(t, path, "old")
 	// A temporary file that is another's, in a folder such as /tmp.
 	temp := filepath.Join(dir, ".f.holdfast-tmp")
-	if err := errors.Join(os.Chmod(dir, 0o777|fs.ModeSticky), os.WriteFile(temp, []byte("root's"), 0o666)); err != nil {
-		t.Fatal(err)
-	}
-	if said := writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}); !strings.Contains(said, "not permitted") {
-		t.Errorf("said %q", said)
-	}
+	check(t, errors.Join(os.Chmod(dir, 0o777|fs.ModeSticky), os.WriteFile(temp, []byte("root's"), 0o666)))
+	contains(t, writeAs(t, path, &syscall.Credential{Uid: 65534, Gid: 65534}), "not permitted", "said")
 	if got, _ := os.ReadFile(temp); string(got) != "root's" {
 		t.Errorf("root's file has %q", got)
 	}
@@ -184,18 +153,10 @@ func TestWriteDurably_NoPermission(t *testing.T) {
 
 func TestWriteDurably_CutShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if said := writeAs(t, path, nil, "HOLDFAST_PLATFORM_LIMIT=1"); !strings.Contains(said, "file too large") {
-		t.Errorf("said %q", said)
-	}
-	if got := inFolder(t, filepath.Dir(path)); got != "" {
-		t.Errorf("left behind: %s", got)
-	}
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said := writeAs(t, path, nil, "HOLDFAST_PLATFORM_LIMIT=1"); !strings.Contains(said, "file too large") {
-		t.Errorf("said %q", said)
-	}
+	contains(t, writeAs(t, path, nil, "HOLDFAST_PLATFORM_LIMIT=1"), "file too large", "said")
+	equal(t, inFolder(t, filepath.Dir(path)), "", "left behind")
+	check(t, os.WriteFile(path, []byte("old"), 0o600))
+	contains(t, writeAs(t, path, nil, "HOLDFAST_PLATFORM_LIMIT=1"), "file too large", "said")
 	alone(t, path, "old")
 }
 
@@ -221,9 +182,7 @@ func TestWriteDurably_SystemCalls(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
 			if test.old != 0 {
-				if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, test.old)); err != nil {
-					t.Fatal(err)
-				}
+				check(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, test.old)))
 			}
 			trace, writer := filepath.Join(t.TempDir(), "trace"), testkit.Command(t, "writer")
 			cmd := exec.Command(strace, "-f", "-y", "-o", trace, "-e", "trace=openat,write,fchmod,fsync,rename,renameat,renameat2", writer.Path)
@@ -231,10 +190,7 @@ func TestWriteDurably_SystemCalls(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "<nil>") {
 				t.Skipf("strace: %v: %s", err, out)
 			}
-			log, err := os.ReadFile(trace)
-			if err != nil {
-				t.Fatal(err)
-			}
+			log := must(os.ReadFile(trace))(t)
 			rest := string(log)
 			for _, call := range append(test.calls, "<"+filepath.Dir(path)+">") {
 				_, after, found := strings.Cut(rest, call)

@@ -18,10 +18,7 @@ import (
 // inFolder lists a folder.
 func inFolder(t *testing.T, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -32,31 +29,20 @@ func inFolder(t *testing.T, dir string) string {
 // alone checks a file's contents, and that nothing lies beside it.
 func alone(t *testing.T, path, want string) {
 	t.Helper()
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("contents are %.100q, want %.100q", got, want)
-	}
-	if beside := inFolder(t, filepath.Dir(path)); beside != filepath.Base(path) {
-		t.Errorf("in the folder: %s", beside)
-	}
+	got := must(os.ReadFile(path))(t)
+	equal(t, string(got), want, "contents")
+	equal(t, inFolder(t, filepath.Dir(path)), filepath.Base(path), "in the folder")
 }
 
 func TestWriteDurably_CreatesAndReplaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for _, contents := range []string{"", "first", strings.Repeat("long ", 1<<20), "short", ""} {
-		if err := platform.WriteDurably(path, []byte(contents)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, platform.WriteDurably(path, []byte(contents)))
 		alone(t, path, contents)
 	}
 	// By a name relative to the working directory, too.
 	t.Chdir(filepath.Dir(path))
-	if err := platform.WriteDurably("f", []byte("relative")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, platform.WriteDurably("f", []byte("relative")))
 	alone(t, path, "relative")
 }
 
@@ -67,17 +53,10 @@ func TestWriteDurably_IsANewFile(t *testing.T) {
 		t.Skip("an open file may not be replaced there")
 	}
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	reader, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte("old"), 0o600))
+	reader := must(os.Open(path))(t)
 	defer reader.Close()
-	if err := platform.WriteDurably(path, []byte("new contents")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, platform.WriteDurably(path, []byte("new contents")))
 	buf := make([]byte, 100)
 	if n, _ := reader.Read(buf); string(buf[:n]) != "old" {
 		t.Errorf("the open file has %q", buf[:n])
@@ -92,12 +71,8 @@ func TestWriteDurably_Mode(t *testing.T) {
 	dir := t.TempDir()
 	for _, mode := range []fs.FileMode{0o600, 0o644, 0o755, 0o666, 0o777, 0o400, 0o000, 0o200, 0o640 | fs.ModeSticky} {
 		path := filepath.Join(dir, fmt.Sprintf("%o", uint32(mode)))
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
-		if err := platform.WriteDurably(path, []byte("new")); err != nil {
-			t.Fatalf("%v: %v", mode, err)
-		}
+		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chmod(path, mode)))
+		check(t, platform.WriteDurably(path, []byte("new")), mode)
 		if info, err := os.Lstat(path); err != nil || info.Mode() != mode || info.Size() != 3 {
 			t.Errorf("mode is %v (%v), want %v", info.Mode(), err, mode)
 		}
@@ -109,9 +84,7 @@ func TestWriteDurably_Mode(t *testing.T) {
 func TestWriteDurably_ReadersSeeOldOrNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	contents := func(i int) []byte { return bytes.Repeat([]byte{byte('a' + i%26)}, 1+i*7919%100_000) }
-	if err := platform.WriteDurably(path, contents(0)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, platform.WriteDurably(path, contents(0)))
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 3 {
@@ -148,9 +121,7 @@ func TestWriteDurably_ReadersSeeOldOrNew(t *testing.T) {
 func TestWriteDurably_Temporary(t *testing.T) {
 	elsewhere := t.TempDir()
 	victim := filepath.Join(elsewhere, "victim")
-	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(victim, []byte("precious"), 0o600))
 	for name, plant := range map[string]func(temp string) error{
 		"file":          func(temp string) error { return os.WriteFile(temp, []byte("of a dead writer, and long"), 0o777) },
 		"link":          func(temp string) error { return os.Symlink(victim, temp) },
@@ -162,9 +133,7 @@ func TestWriteDurably_Temporary(t *testing.T) {
 			if err := plant(filepath.Join(filepath.Dir(path), ".f.holdfast-tmp")); err != nil {
 				t.Skip("needs symbolic links: ", err)
 			}
-			if err := platform.WriteDurably(path, []byte("new")); err != nil {
-				t.Fatal(err)
-			}
+			check(t, platform.WriteDurably(path, []byte("new")))
 			alone(t, path, "new")
 			alone(t, victim, "precious")
 			if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || runtime.GOOS != "windows" && info.Mode()&0o111 != 0 {
@@ -185,12 +154,8 @@ func TestWriteDurably_Fails(t *testing.T) {
 	})
 	t.Run("onto a folder", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, "f", "full"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := platform.WriteDurably(filepath.Join(dir, "f"), []byte("new")); err == nil {
-			t.Error("no error")
-		}
+		check(t, os.MkdirAll(filepath.Join(dir, "f", "full"), 0o755))
+		that(t, platform.WriteDurably(filepath.Join(dir, "f"), []byte("new")) != nil, "no error")
 		if got := inFolder(t, dir); got != "f" || inFolder(t, filepath.Join(dir, "f")) != "full" {
 			t.Errorf("left %q", got)
 		}
@@ -198,12 +163,8 @@ func TestWriteDurably_Fails(t *testing.T) {
 	t.Run("temporary name is a folder", func(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "f")
-		if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Mkdir(filepath.Join(dir, ".f.holdfast-tmp"), 0o755)); err != nil {
-			t.Fatal(err)
-		}
-		if err := platform.WriteDurably(path, []byte("new")); err == nil {
-			t.Error("no error")
-		}
+		check(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Mkdir(filepath.Join(dir, ".f.holdfast-tmp"), 0o755)))
+		that(t, platform.WriteDurably(path, []byte("new")) != nil, "no error")
 		if got, _ := os.ReadFile(path); string(got) != "old" || inFolder(t, dir) != ".f.holdfast-tmp f" {
 			t.Errorf("contents %q, in the folder %q", got, inFolder(t, dir))
 		}
@@ -212,9 +173,7 @@ func TestWriteDurably_Fails(t *testing.T) {
 
 func TestSyncFolder(t *testing.T) {
 	dir := t.TempDir()
-	if err := platform.SyncFolder(dir); err != nil {
-		t.Error(err)
-	}
+	noErr(t, platform.SyncFolder(dir))
 	if err := platform.SyncFolder(filepath.Join(dir, "gone")); !errors.Is(err, fs.ErrNotExist) && runtime.GOOS != "windows" {
 		t.Errorf("a folder that is not there: %v", err)
 	}

@@ -25,9 +25,7 @@ func TestCreate_Umask(t *testing.T) {
 		old := syscall.Umask(umask)
 		f, err := platform.Create(path, true)
 		syscall.Umask(old)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		info, err := f.Stat()
 		if want := os.FileMode(0o600 &^ umask); err != nil || !info.Marked() || info.Mode.Perm() != want {
 			t.Errorf("umask %04o: created as %v (%v)", umask, info.Mode, err)
@@ -41,17 +39,13 @@ func TestOpen_NotAFile(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer syscall.Close(socket)
 	t.Chdir(dir) // a socket's address is short
 	err = errors.Join(os.Mkdir(path("directory"), 0o700), syscall.Mkfifo(path("fifo"), 0o600),
 		syscall.Bind(socket, &syscall.SockaddrUnix{Name: "socket"}),
 		os.WriteFile(path("target"), nil, 0o600), os.Symlink("target", path("link")), os.Symlink("absent", path("dangling")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	// Let go of a goroutine that hangs.
 	t.Cleanup(func() {
 		if fd, err := syscall.Open(path("fifo"), syscall.O_RDWR|syscall.O_NONBLOCK, 0); err == nil {
@@ -63,24 +57,18 @@ func TestOpen_NotAFile(t *testing.T) {
 			before := descriptors(t)
 			for _, flag := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE} {
 				promptly(t, "Open", func() {
-					if _, err := platform.Open(path(name), flag); !errors.Is(err, platform.ErrNotRegular) {
-						t.Errorf("Open: %v", err)
-					}
+					wantErr(t, errOf(platform.Open(path(name), flag)), platform.ErrNotRegular, "Open")
 				})
 			}
 			promptly(t, "ReadRegular", func() {
-				if _, err := platform.ReadRegular(path(name), 100); !errors.Is(err, platform.ErrNotRegular) {
-					t.Errorf("ReadRegular: %v", err)
-				}
+				wantErr(t, errOf(platform.ReadRegular(path(name), 100)), platform.ErrNotRegular, "ReadRegular")
 			})
 			if after := descriptors(t); after != before {
 				t.Errorf("%d descriptors became %d", before, after)
 			}
 		})
 	}
-	if _, err := os.Lstat(path("absent")); err == nil {
-		t.Error("created what a dangling link names")
-	}
+	that(t, errOf(os.Lstat(path("absent"))) != nil, "created what a dangling link names")
 }
 
 // TestOpen_NotPermitted: to lock a file one need not be allowed to write it.
@@ -89,9 +77,7 @@ func TestOpen_NotPermitted(t *testing.T) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o400); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, nil, 0o400))
 	if _, err := platform.Open(path, os.O_RDWR|os.O_CREATE); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("to write: %v, want permission denied", err)
 	}
@@ -99,39 +85,22 @@ func TestOpen_NotPermitted(t *testing.T) {
 	if err == nil {
 		err = errors.Join(f.TryLock(platform.Exclusive), f.Close())
 	}
-	if err != nil {
-		t.Errorf("to read, and locked: %v", err)
-	}
-	if err := os.Chmod(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := platform.Open(path, os.O_RDONLY); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("what may not be read: %v", err)
-	}
+	noErr(t, err, "to read, and locked")
+	check(t, os.Chmod(path, 0))
+	wantErr(t, errOf(platform.Open(path, os.O_RDONLY)), os.ErrPermission, "what may not be read")
 }
 
 func TestIdentifyFile_DoesNotFollow(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink(target, link)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink(target, link)))
 	a, err := platform.IdentifyFile(target)
 	b, berr := platform.IdentifyFile(link)
-	if err := errors.Join(err, berr); err != nil {
-		t.Fatal(err)
-	}
-	if a == b {
-		t.Error("followed the link")
-	}
-	info, err := os.Lstat(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(err, berr))
+	that(t, a != b, "followed the link")
+	info := must(os.Lstat(target))(t)
 	st := info.Sys().(*syscall.Stat_t)
-	if a.Dev != uint64(st.Dev) || a.Ino != st.Ino {
-		t.Errorf("target is %v, link is %v, stat says %d:%d", a, b, st.Dev, st.Ino)
-	}
+	that(t, a.Dev == uint64(st.Dev) && a.Ino == st.Ino, "target is %v, link is %v, stat says %d:%d", a, b, st.Dev, st.Ino)
 }
 
 // Filesystems.
@@ -140,16 +109,10 @@ func TestIdentifyFile_DoesNotFollow(t *testing.T) {
 // whose third field is the device and whose type follows " - ".
 func mountedAs(t *testing.T, path string) string {
 	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(os.Stat(path))(t)
 	dev := uint64(info.Sys().(*syscall.Stat_t).Dev)
 	number := fmt.Sprintf("%d:%d", dev>>8&0xfff|dev>>32&^0xfff, dev&0xff|dev>>12&^0xff)
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mounts := must(os.ReadFile("/proc/self/mountinfo"))(t)
 	for line := range strings.Lines(string(mounts)) {
 		before, after, _ := strings.Cut(line, " - ")
 		if f := strings.Fields(before); len(f) > 2 && f[2] == number {
@@ -173,12 +136,8 @@ func TestFilesystemOf(t *testing.T) {
 		if want == "ext2" || want == "ext3" {
 			want = "ext4" // one number for the three
 		}
-		if want != "" && got.Kind != want {
-			t.Errorf("%s is %q, mounted as %q", path, got.Kind, want)
-		}
+		that(t, want == "" || got.Kind == want, "%s is %q, mounted as %q", path, got.Kind, want)
 		trusted := map[string]bool{"ext4": true, "xfs": true, "btrfs": true, "zfs": true, "f2fs": true, "tmpfs": true, "overlay": true}
-		if got.Trusted != trusted[got.Kind] {
-			t.Errorf("%s, %q: trusted is %v", path, got.Kind, got.Trusted)
-		}
+		that(t, got.Trusted == trusted[got.Kind], "%s, %q: trusted is %v", path, got.Kind, got.Trusted)
 	}
 }

@@ -33,18 +33,11 @@ func noSync(t *testing.T) (file, folder string) {
 // EINVAL, is no error.
 func TestSync_NoSuchThing(t *testing.T) {
 	file, folder := noSync(t)
-	if err := platform.SyncFolder(folder); err != nil {
-		t.Error(err)
-	}
-	f, err := platform.Open(file, os.O_RDONLY)
-	testkit.Check(t, err)
-	if err := f.Sync(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, platform.SyncFolder(folder))
+	f := must(platform.Open(file, os.O_RDONLY))(t)
+	noErr(t, f.Sync())
 	closed(t, f)
-	if err := f.Sync(); err == nil {
-		t.Error("no error of a closed file")
-	}
+	that(t, f.Sync() != nil, "no error of a closed file")
 }
 
 // TestCreateAs: the rights that are asked for, whatever the umask, and the mark with them.
@@ -53,18 +46,13 @@ func TestCreateAs(t *testing.T) {
 	for _, mark := range []bool{false, true} {
 		for perm, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o600: 0o600, 0o660: 0o660, 0o666: 0o666} {
 			path := filepath.Join(t.TempDir(), "file")
-			f, err := platform.CreateAs(path, mark, perm)
-			testkit.Check(t, err)
+			f := must(platform.CreateAs(path, mark, perm))(t)
 			info, err := f.Stat()
 			if err != nil || info.Mode.Perm() != want || info.Marked() != (mark && platform.KeepsMarks) {
 				t.Errorf("mode %v, mark %v: %v, %v", perm, mark, info.Mode, err)
 			}
-			if _, err := platform.CreateAs(path, mark, perm); !errors.Is(err, fs.ErrExist) {
-				t.Errorf("there already: %v", err)
-			}
-			if _, err := os.Stat(path); err != nil {
-				t.Error("what was there is gone: ", err)
-			}
+			wantErr(t, errOf(platform.CreateAs(path, mark, perm)), fs.ErrExist, "there already")
+			noErr(t, errOf(os.Stat(path)), "what was there is gone")
 			closed(t, f)
 		}
 	}
@@ -105,11 +93,9 @@ func TestRenameNew_OtherFilesystem(t *testing.T) {
 	if os.Link(t.TempDir(), to) == nil || os.Rename(memory, filepath.Join(t.TempDir(), "x")) == nil {
 		t.Skip("needs two filesystems")
 	}
-	testkit.Check(t, os.WriteFile(from, []byte("new"), 0o600))
-	testkit.Check(t, os.WriteFile(to, []byte("old"), 0o600))
-	if err := platform.RenameNew(from, to); err == nil {
-		t.Error("it passes for renamed")
-	}
+	check(t, os.WriteFile(from, []byte("new"), 0o600))
+	check(t, os.WriteFile(to, []byte("old"), 0o600))
+	that(t, platform.RenameNew(from, to) != nil, "it passes for renamed")
 	for path, want := range map[string]string{from: "new", to: "old"} {
 		if got, err := os.ReadFile(path); string(got) != want {
 			t.Errorf("%s holds %q, %v", path, got, err)
@@ -123,14 +109,12 @@ func TestLease_GivenUp(t *testing.T) {
 	testkit.NeedsLeases(t)
 	path := filepath.Join(t.TempDir(), "file")
 	closed(t, open(t, path))
-	reader, err := platform.Open(path, os.O_RDONLY)
-	testkit.Check(t, err)
+	reader := must(platform.Open(path, os.O_RDONLY))(t)
 	defer reader.Close()
 	if written, err := reader.BeingWritten(); err != nil || written {
 		t.Error(written, err)
 	}
-	writer, err := platform.Open(path, os.O_RDWR)
-	testkit.Check(t, err)
+	writer := must(platform.Open(path, os.O_RDWR))(t)
 	defer writer.Close()
 	if elsewhere, err := writer.IsOpenElsewhere(); err != nil || !elsewhere {
 		t.Errorf("open elsewhere: %v, %v", elsewhere, err)
@@ -146,10 +130,8 @@ func TestLease_GivenUp(t *testing.T) {
 // are none: elsewhere the kernel is short of memory.
 func TestLockError(t *testing.T) {
 	here := open(t, filepath.Join(t.TempDir(), "file"))
-	fsys, err := platform.FilesystemOf(filepath.Dir(here.Path()))
-	testkit.Check(t, err)
-	elsewhere, err := platform.Open("/proc/self/status", os.O_RDONLY)
-	testkit.Check(t, err)
+	fsys := must(platform.FilesystemOf(filepath.Dir(here.Path())))(t)
+	elsewhere := must(platform.Open("/proc/self/status", os.O_RDONLY))(t)
 	defer elsewhere.Close()
 	for _, test := range []struct {
 		f    *platform.File

@@ -21,9 +21,7 @@ func TestReadRegular_Limit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for size := range int64(limit + 3) {
 		want := bytes.Repeat([]byte{'x'}, int(size))
-		if err := os.WriteFile(path, want, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, want, 0o600))
 		data, err := platform.ReadRegular(path, limit)
 		if size <= limit && (err != nil || !bytes.Equal(data, want)) {
 			t.Errorf("size %d: %d bytes, %v", size, len(data), err)
@@ -32,24 +30,18 @@ func TestReadRegular_Limit(t *testing.T) {
 			t.Errorf("size %d: %d bytes, %v; want ErrTooLarge", size, len(data), err)
 		}
 	}
-	if _, err := platform.ReadRegular(path+".absent", limit); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
-	}
+	wantErr(t, errOf(platform.ReadRegular(path+".absent", limit)), fs.ErrNotExist, "absent")
 }
 
 func TestReadRegular_ReadsNoMoreThanItMust(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "huge")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, nil, 0o600))
 	if err := os.Truncate(path, 1<<30); err != nil {
 		t.Skip("needs a filesystem with sparse files:", err)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := platform.ReadRegular(path, 64<<10); !errors.Is(err, platform.ErrTooLarge) {
-		t.Errorf("error is %v, want ErrTooLarge", err)
-	}
+	wantErr(t, errOf(platform.ReadRegular(path, 64<<10)), platform.ErrTooLarge)
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
 		t.Errorf("allocated %d bytes", n)
@@ -59,37 +51,27 @@ func TestReadRegular_ReadsNoMoreThanItMust(t *testing.T) {
 func TestReadRegular_NotRegular(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "target")
-	if err := os.WriteFile(target, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(target, []byte("secret"), 0o600))
 	link, dangling := filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
 	if err := errors.Join(os.Symlink(target, link), os.Symlink(target+".absent", dangling)); err != nil {
 		t.Skip("needs symbolic links:", err)
 	}
 	for _, path := range []string{link, dangling, dir} {
 		data, err := platform.ReadRegular(path, 100)
-		if !errors.Is(err, platform.ErrNotRegular) || data != nil {
-			t.Errorf("%s: %q, %v; want ErrNotRegular", path, data, err)
-		}
+		that(t, errors.Is(err, platform.ErrNotRegular) && data == nil, "%s: %q, %v; want ErrNotRegular", path, data, err)
 	}
 }
 
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if _, err := platform.Open(path, os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
-	}
+	wantErr(t, errOf(platform.Open(path, os.O_RDWR)), fs.ErrNotExist, "absent")
 	f := open(t, path)
-	if err := f.WriteAt([]byte("x"), 5); err != nil {
-		t.Error(err)
-	}
+	noErr(t, f.WriteAt([]byte("x"), 5))
 	if info, err := os.Lstat(path); err != nil || info.Size() != 6 || runtime.GOOS != "windows" && info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if _, err := platform.Open(dir, os.O_RDONLY); !errors.Is(err, platform.ErrNotRegular) {
-		t.Errorf("directory: %v", err)
-	}
+	wantErr(t, errOf(platform.Open(dir, os.O_RDONLY)), platform.ErrNotRegular, "directory")
 	link, dangling := filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
 	if err := errors.Join(os.Symlink(path, link), os.Symlink(path+".absent", dangling)); err != nil {
 		t.Skip("needs symbolic links:", err)
@@ -102,9 +84,7 @@ func TestOpen(t *testing.T) {
 			}
 		}
 	}
-	if _, err := os.Lstat(path + ".absent"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("created what a dangling link names")
-	}
+	wantErr(t, errOf(os.Lstat(path+".absent")), fs.ErrNotExist, "created what a dangling link names")
 }
 
 func TestCreate(t *testing.T) {
@@ -112,10 +92,7 @@ func TestCreate(t *testing.T) {
 	path := filepath.Join(dir, "file")
 	for _, mark := range []bool{false, true} {
 		os.Remove(path)
-		f, err := platform.Create(path, mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must(platform.Create(path, mark))(t)
 		defer f.Close()
 		marked := func(want bool, when string) {
 			t.Helper()
@@ -124,9 +101,7 @@ func TestCreate(t *testing.T) {
 			}
 		}
 		marked(mark, "created")
-		if err := f.WriteAt([]byte("content"), 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.WriteAt([]byte("content"), 0))
 		marked(mark, "written")
 		if info, err := os.Lstat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 			t.Errorf("mode is %v, want 0600", info.Mode())
@@ -138,9 +113,7 @@ func TestCreate(t *testing.T) {
 			t.Fatal(err)
 		}
 		marked(false, "not any more")
-		if data, err := os.ReadFile(path); err != nil || string(data) != "content" {
-			t.Errorf("content is %q (%v)", data, err)
-		}
+		equal(t, string(must(os.ReadFile(path))(t)), "content", "content")
 	}
 	for _, there := range []string{"file", "directory", "link", "dangling"} {
 		at := filepath.Join(dir, there)
@@ -156,16 +129,10 @@ func TestCreate(t *testing.T) {
 		if err != nil {
 			t.Skip("needs symbolic links:", err)
 		}
-		if _, err := platform.Create(at, true); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("where there is a %s: %v, want ErrExist", there, err)
-		}
+		wantErr(t, errOf(platform.Create(at, true)), fs.ErrExist, "where there is a", there)
 	}
-	if _, err := os.Lstat(path + ".absent"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("created what a dangling link names")
-	}
-	if _, err := platform.Create(filepath.Join(dir, "absent", "file"), false); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without its folder: %v", err)
-	}
+	wantErr(t, errOf(os.Lstat(path+".absent")), fs.ErrNotExist, "created what a dangling link names")
+	wantErr(t, errOf(platform.Create(filepath.Join(dir, "absent", "file"), false)), fs.ErrNotExist, "without its folder")
 }
 
 func TestFile_Contents(t *testing.T) {
@@ -180,17 +147,13 @@ func TestFile_Contents(t *testing.T) {
 				t.Errorf("holds %.20q (%v)", other, err)
 			}
 		}
-		if data, err := f.Read(len(want)); err != nil || string(data) != want {
-			t.Errorf("read %.20q, %v", data, err)
-		}
+		equal(t, string(must(f.Read(len(want)))(t)), want, "read")
 	}
 	holds("")
 	long := strings.Repeat("0123456789", 100_000)
 	write := func(text string, at int64) {
 		t.Helper()
-		if err := f.WriteAt([]byte(text), at); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.WriteAt([]byte(text), at))
 	}
 	write(long, 0)
 	holds(long)
@@ -199,14 +162,10 @@ func TestFile_Contents(t *testing.T) {
 	if data, err := f.Read(5); !errors.Is(err, platform.ErrTooLarge) || data != nil {
 		t.Errorf("read %q, %v; want ErrTooLarge", data, err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, f.Sync())
 	closed(t, f)
 	closed(t, f)
-	if err := f.WriteAt([]byte("late"), 0); err == nil {
-		t.Error("written to after Close")
-	}
+	that(t, f.WriteAt([]byte("late"), 0) != nil, "written to after Close")
 }
 
 func TestInfo_OnlyTheMark(t *testing.T) {
@@ -216,17 +175,13 @@ func TestInfo_OnlyTheMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	f := open(t, path)
 	for _, mode := range []fs.FileMode{0o600, 0o644, 0o200, 0o700, 0o700 | fs.ModeSetuid, 0o710 | fs.ModeSetgid} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(path, mode))
 		if info, err := f.Stat(); err != nil || info.Marked() {
 			t.Errorf("mode %v passes for the mark (%v)", mode, err)
 		}
 	}
 	for _, mode := range []fs.FileMode{0o600, 0o644, 0} {
-		if err := os.Chmod(path, mode|fs.ModeSticky); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Chmod(path, mode|fs.ModeSticky))
 		if info, err := f.Stat(); err != nil || !info.Marked() {
 			t.Errorf("mode %v hides the mark (%v)", mode, err)
 		}
@@ -237,16 +192,11 @@ func TestInfo_OnlyTheMark(t *testing.T) {
 // and inode otherwise.
 func TestIsAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	f, err := platform.Create(path, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(platform.Create(path, true))(t)
 	defer f.Close()
 	at := func(when, path string, want bool) {
 		t.Helper()
-		if is, err := f.IsAt(path); err != nil || is != want {
-			t.Errorf("%s: %v, %v", when, is, err)
-		}
+		equal(t, must(f.IsAt(path))(t), want, when)
 	}
 	links := func(want uint64) {
 		t.Helper()
@@ -268,28 +218,18 @@ func TestIsAt(t *testing.T) {
 	at("moved away", path, false)
 	at("moved", path+".moved", true)
 	for range 3 { // it has its inode as long as it is open
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, nil, 0o600))
 		at("another file", path, false)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(path))
 	}
 	for _, name := range []string{path + ".moved", path + ".link"} {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(name))
 	}
 	links(0)
 	for range 100 {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, nil, 0o600))
 		at("removed, and another made", path, false)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(path))
 	}
 	if err := os.Symlink(path+".absent", path); err == nil {
 		at("a link to nothing", path, false)
@@ -298,77 +238,44 @@ func TestIsAt(t *testing.T) {
 
 func rename(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Rename(from, to))
 }
 
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := platform.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
-	}
+	wantErr(t, platform.Remove(path), fs.ErrNotExist, "absent")
 	empty := filepath.Join(dir, "empty")
-	if err := os.Mkdir(empty, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := platform.Remove(empty); err == nil {
-		t.Error("removed a directory")
-	}
-	if _, err := os.Lstat(empty); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(empty, 0o700))
+	that(t, platform.Remove(empty) != nil, "removed a directory")
+	noErr(t, errOf(os.Lstat(empty)))
+	check(t, os.WriteFile(path, nil, 0o600))
 	if err := os.Chmod(path, 0o400); err != nil { // as one that is left of Update may have it
 		t.Fatal(err)
 	}
-	if err := platform.Remove(path); err != nil {
-		t.Error("read-only: ", err)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, platform.Remove(path), "read-only")
+	check(t, os.WriteFile(path, nil, 0o600))
 	// A lock file is judged, and then removed, while it is open.
-	f, err := platform.Open(path, os.O_RDWR)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(platform.Open(path, os.O_RDWR))(t)
 	defer f.Close()
-	if err := platform.Remove(path); err != nil {
-		t.Error(err)
-	}
+	noErr(t, platform.Remove(path))
 }
 
 func TestIdentifyFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if _, err := platform.IdentifyFile(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("absent: %v", err)
-	}
+	wantErr(t, errOf(platform.IdentifyFile(path)), fs.ErrNotExist, "absent")
 	write := func(name string) platform.FileID {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		id, err := platform.IdentifyFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
+		return must(platform.IdentifyFile(filepath.Join(dir, name)))(t)
 	}
 	first := write("file")
 	if again := write("file"); again != first {
 		t.Errorf("written to, %v became %v", first, again)
 	}
-	if other := write("other"); other == first {
-		t.Errorf("two files are %v", first)
-	}
-	if err := os.Rename(path, filepath.Join(dir, "moved")); err != nil {
-		t.Fatal(err)
-	}
+	that(t, write("other") != first, "two files are %v", first)
+	check(t, os.Rename(path, filepath.Join(dir, "moved")))
 	if moved := write("moved"); moved != first {
 		t.Errorf("moved, %v became %v", first, moved)
 	}
@@ -380,26 +287,16 @@ func TestInfo_Changes(t *testing.T) {
 	f := open(t, path)
 	look := func() platform.Info {
 		t.Helper()
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info
+		return must(f.Stat())(t)
 	}
 	write := func(content string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	write("content")
 	first := look()
-	if _, err := os.ReadFile(path); err != nil {
-		t.Fatal(err)
-	}
-	if look() != first {
-		t.Error("changed by being read")
-	}
+	check(t, errOf(os.ReadFile(path)))
+	equal(t, look(), first, "changed by being read")
 	modified := first.Modified
 	for what, change := range map[string]func() error{
 		"longer":    func() error { return os.WriteFile(path, []byte("content, more of it"), 0o600) },
@@ -411,15 +308,9 @@ func TestInfo_Changes(t *testing.T) {
 			continue // has none but read-only
 		}
 		write("content")
-		if err := errors.Join(os.Chmod(path, 0o600), os.Chtimes(path, modified, modified)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errors.Join(os.Chmod(path, 0o600), os.Chtimes(path, modified, modified)))
 		before := look()
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
-		if look() == before {
-			t.Errorf("%s: passes for unchanged", what)
-		}
+		check(t, change())
+		that(t, look() != before, "%s: passes for unchanged", what)
 	}
 }

@@ -39,23 +39,15 @@ func init() {
 func TestInheritable(t *testing.T) {
 	path := filepath.Join(listedDir(t), "file")
 	f := locked(t, path, platform.Exclusive)
-	if err := f.TryTurnstile(); err != nil {
-		t.Fatal(err)
-	}
-	id, err := platform.IdentifyFile(path)
-	testkit.Check(t, err)
-	given, err := f.Inheritable()
-	testkit.Check(t, err)
+	check(t, f.TryTurnstile())
+	id := must(platform.IdentifyFile(path))(t)
+	given := must(f.Inheritable())(t)
 	defer given.Close()
 	if flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("any child of this process would have it: %#x, %v", flags, err)
 	}
-	if platform.Inherited(int(given.Fd())) != nil {
-		t.Error("what no child gets passes for what is handed to all")
-	}
-	if platform.Inherits(id) {
-		t.Error("this process took the lock itself")
-	}
+	that(t, platform.Inherited(int(given.Fd())) == nil, "what no child gets passes for what is handed to all")
+	that(t, !platform.Inherits(id), "this process took the lock itself")
 
 	cmd := testkit.Command(t, "heir")
 	cmd.Env = append(cmd.Env, pathVar+"="+path)
@@ -65,35 +57,25 @@ func TestInheritable(t *testing.T) {
 		t.Errorf("the child says %s", said)
 	}
 	pid := cmd.Process.Pid
-	if listed(t).HasLeft(os.Getpid(), id) {
-		t.Error("who took it has it")
-	}
-	testkit.Check(t, given.Close())
-	testkit.Check(t, f.CloseLocked())
-	testkit.Check(t, f.CloseLocked())
-	if !listed(t).HasLeft(os.Getpid(), id) {
-		t.Error("who took it has closed it")
-	}
+	that(t, !listed(t).HasLeft(os.Getpid(), id), "who took it has it")
+	check(t, given.Close())
+	check(t, f.CloseLocked())
+	check(t, f.CloseLocked())
+	that(t, listed(t).HasLeft(os.Getpid(), id), "who took it has closed it")
 	wantLock(t, "the child has it", path, platform.Exclusive, platform.ErrBusy)
 	other := open(t, path)
-	if err := other.TryTurnstile(); err != nil {
-		t.Errorf("the turnstile was left to the child: %v", err)
-	}
-	locks, err := platform.ListKernelLocks()
-	testkit.Check(t, err)
+	noErr(t, other.TryTurnstile(), "the turnstile was left to the child")
+	locks := must(platform.ListKernelLocks())(t)
 	if heirs := locks.Heirs(id); !slices.Equal(heirs, []platform.Heir{{PID: pid, Taker: os.Getpid()}}) {
 		t.Errorf("the heirs are %+v", heirs)
 	}
-	own, err := platform.IdentifyFile(path + ".own")
-	testkit.Check(t, err)
+	own := must(platform.IdentifyFile(path + ".own"))(t)
 	if heirs := locks.Heirs(own); len(heirs) != 0 {
 		t.Errorf("what the child locked itself has heirs: %+v", heirs)
 	}
-	testkit.Check(t, child.End())
+	check(t, child.End())
 	wantLock(t, "the child has ended", path, platform.Exclusive, nil)
-	if listed(t).HasLeft(pid, id) {
-		t.Error("of a process that has gone nothing is known")
-	}
+	that(t, !listed(t).HasLeft(pid, id), "of a process that has gone nothing is known")
 }
 
 // TestInherited_NotThere: a number that is no open file's.
@@ -121,14 +103,10 @@ func TestSayWaiting(t *testing.T) {
 		t.Errorf("the word passes for the turnstile: %v, %v", taken, err)
 	}
 	f.LeaveTurnstile()
-	if other.HasByteLock() {
-		t.Error("the word stays")
-	}
+	that(t, !other.HasByteLock(), "the word stays")
 }
 
 func listed(t *testing.T) platform.KernelLocks {
 	t.Helper()
-	locks, err := platform.ListKernelLocks()
-	testkit.Check(t, err)
-	return locks
+	return must(platform.ListKernelLocks())(t)
 }

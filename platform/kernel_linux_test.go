@@ -42,14 +42,9 @@ func TestClose_Unlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	f := locked(t, path, platform.Exclusive)
 	if platform.HasTurnstile() {
-		if err := f.TryTurnstile(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, f.TryTurnstile())
 	}
-	links, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	links := must(filepath.Glob("/proc/self/fd/*"))(t)
 	for _, link := range links {
 		if target, _ := os.Readlink(link); target != path {
 			continue
@@ -57,9 +52,7 @@ func TestClose_Unlocks(t *testing.T) {
 		var fd int
 		fmt.Sscan(filepath.Base(link), &fd)
 		other, err := syscall.Dup(fd) // the same open file
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer syscall.Close(other)
 	}
 	closed(t, f)
@@ -73,18 +66,13 @@ func TestClose_Unlocks(t *testing.T) {
 // TestOpen_Leased: whoever opens a file with a lease on it is told, and does not wait.
 func TestOpen_Leased(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, nil, 0o600))
 	asked := open(t, path)
 	if _, err := asked.BeingWritten(); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("needs leases: ", err)
 	}
 	closed(t, asked)
-	reader, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := must(os.Open(path))(t)
 	defer reader.Close()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGIO) // by which the kernel asks for it back
@@ -99,9 +87,7 @@ func TestOpen_Leased(t *testing.T) {
 		}
 	})
 	promptly(t, "the signal", func() { <-signals })
-	if _, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)))
 	closed(t, locked(t, path, platform.Exclusive))
 }
 
@@ -113,17 +99,11 @@ func TestTurnstile(t *testing.T) {
 	first, second := open(t, path), open(t, path)
 	taken := func(f *platform.File, want bool, when string) {
 		t.Helper()
-		if got, err := f.TurnstileTaken(); err != nil || got != want {
-			t.Errorf("%s: taken is %v, %v", when, got, err)
-		}
+		equal(t, must(f.TurnstileTaken())(t), want, when, "taken")
 	}
 	taken(first, false, "nobody")
-	if err := first.TryTurnstile(); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.TryTurnstile(); err != platform.ErrBusy {
-		t.Errorf("a second one: %v, want ErrBusy", err)
-	}
+	check(t, first.TryTurnstile())
+	equal(t, second.TryTurnstile(), platform.ErrBusy, "a second one")
 	taken(first, false, "ours")
 	taken(second, true, "another's")
 	wantLock(t, "the kernel lock does not see it", path, platform.Exclusive, nil)
@@ -133,20 +113,14 @@ func TestTurnstile(t *testing.T) {
 	first.LeaveTurnstile()
 	first.LeaveTurnstile()
 	promptly(t, "WaitTurnstile", func() {
-		if err := <-through; err != nil {
-			t.Error(err)
-		}
+		noErr(t, <-through)
 	})
 	taken(second, true, "waited for")
-	if err := third.TryLock(platform.Exclusive); err != nil {
-		t.Error(err)
-	}
+	noErr(t, third.TryLock(platform.Exclusive))
 	third.LeaveTurnstile()
 	taken(second, false, "left")
 	wantLock(t, "it took the kernel lock along", path, platform.Exclusive, platform.ErrBusy)
-	if err := second.TryTurnstile(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, second.TryTurnstile())
 	closed(t, third)
 	taken(first, true, "another's file was closed")
 	if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 || info.Size() != 0 {
@@ -159,20 +133,14 @@ func TestTurnstile_LeftWhileWaiting(t *testing.T) {
 	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	holder, waiter, next := locked(t, path, platform.Exclusive), open(t, path), open(t, path)
-	if err := waiter.TryTurnstile(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, waiter.TryTurnstile())
 	came := make(chan error, 1)
 	go func() { came <- waiter.WaitLock(platform.Exclusive) }()
 	waiter.LeaveTurnstile()
-	if err := next.TryTurnstile(); err != nil {
-		t.Errorf("left: %v", err)
-	}
+	noErr(t, next.TryTurnstile(), "left")
 	closed(t, holder)
 	promptly(t, "WaitLock", func() {
-		if err := <-came; err != nil {
-			t.Error(err)
-		}
+		noErr(t, <-came)
 	})
 }
 
@@ -180,19 +148,11 @@ func TestHasByteLock(t *testing.T) {
 	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	f, other := open(t, path), open(t, path)
-	if f.HasByteLock() {
-		t.Error("nobody has one")
-	}
-	if err := other.TryTurnstile(); err != nil {
-		t.Fatal(err)
-	}
-	if !f.HasByteLock() {
-		t.Error("another open file has one")
-	}
+	that(t, !f.HasByteLock(), "nobody has one")
+	check(t, other.TryTurnstile())
+	that(t, f.HasByteLock(), "another open file has one")
 	other.LeaveTurnstile()
-	if f.HasByteLock() {
-		t.Error("it has gone")
-	}
+	that(t, !f.HasByteLock(), "it has gone")
 }
 
 // TestFile_ManyAtOnce: each goroutine's file is its own.
@@ -212,13 +172,9 @@ func TestFile_ManyAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d have it", n)
-				}
+				equal(t, inside.Add(1), 1, "have it")
 				inside.Add(-1)
-				if err := f.Close(); err != nil {
-					t.Error(err)
-				}
+				noErr(t, f.Close())
 			}
 		})
 	}

@@ -23,10 +23,7 @@ func listedDir(t *testing.T) string {
 		}
 		switch fsys.Kind {
 		case "ext4", "xfs", "tmpfs":
-			sub, err := os.MkdirTemp(dir, "holdfast-test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			sub := must(os.MkdirTemp(dir, "holdfast-test"))(t)
 			t.Cleanup(func() { os.RemoveAll(sub) })
 			return sub
 		}
@@ -39,21 +36,13 @@ func TestListKernelLocks(t *testing.T) {
 	path := filepath.Join(listedDir(t), "sibling")
 	held := func() bool {
 		t.Helper()
-		locks, err := platform.ListKernelLocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := platform.IdentifyFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := must(platform.ListKernelLocks())(t)
+		id := must(platform.IdentifyFile(path))(t)
 		return locks.Held(id)
 	}
 	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
 		k := locked(t, path, mode)
-		if !held() {
-			t.Errorf("held in mode %v, and not in the list", mode)
-		}
+		that(t, held(), "held in mode %v, and not in the list", mode)
 		locks, _ := platform.ListKernelLocks()
 		id, _ := platform.IdentifyFile(path)
 		// On a busy machine the list may have a reader twice: see listKernelLocks.
@@ -61,23 +50,12 @@ func TestListKernelLocks(t *testing.T) {
 			t.Errorf("held by %v, want this process", got)
 		}
 		closed(t, k)
-		if held() {
-			t.Error("in the list after it was dropped")
-		}
+		that(t, !held(), "in the list after it was dropped")
 	}
 	// Locks of other kinds are not ours.
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer f.Close()
-	if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
-		t.Fatal(err)
-	}
-	if held() {
-		t.Error("a lock of fcntl(2) passes for one of flock(2)")
-	}
-	if (platform.KernelLocks{}).Held(platform.FileID{}) {
-		t.Error("the zero value knows of a lock")
-	}
+	check(t, syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}))
+	that(t, !held(), "a lock of fcntl(2) passes for one of flock(2)")
+	that(t, !(platform.KernelLocks{}).Held(platform.FileID{}), "the zero value knows of a lock")
 }

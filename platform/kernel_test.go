@@ -29,13 +29,9 @@ func TestTryLock_Modes(t *testing.T) {
 		wantLock(t, "closed", path, test.second, nil)
 
 		first = locked(t, path, test.first)
-		if err := first.Unlock(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, first.Unlock())
 		wantLock(t, "unlocked", path, test.second, nil)
-		if err := first.Unlock(); err != nil {
-			t.Errorf("unlocked again: %v", err)
-		}
+		noErr(t, first.Unlock(), "unlocked again")
 		closed(t, first)
 		closed(t, first)
 	}
@@ -47,16 +43,10 @@ func TestTryLock_Converts(t *testing.T) {
 	needsKernelLocks(t)
 	path := filepath.Join(t.TempDir(), "file")
 	one, two := locked(t, path, platform.Shared), locked(t, path, platform.Shared)
-	if err := one.TryLock(platform.Exclusive); err != platform.ErrBusy {
-		t.Errorf("exclusive beside another reader: %v", err)
-	}
-	if err := two.TryLock(platform.Exclusive); err != nil {
-		t.Errorf("exclusive, alone: %v", err)
-	}
+	equal(t, one.TryLock(platform.Exclusive), platform.ErrBusy, "exclusive beside another reader")
+	noErr(t, two.TryLock(platform.Exclusive), "exclusive, alone")
 	wantLock(t, "exclusive now", path, platform.Shared, platform.ErrBusy)
-	if err := two.TryLock(platform.Shared); err != nil {
-		t.Errorf("shared again: %v", err)
-	}
+	noErr(t, two.TryLock(platform.Shared), "shared again")
 	wantLock(t, "shared now", path, platform.Shared, nil)
 }
 
@@ -68,17 +58,13 @@ func TestWaitLock(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		err := next.WaitLock(platform.Exclusive)
-		if !dropped.Load() {
-			t.Error("granted while it was held")
-		}
+		that(t, dropped.Load(), "granted while it was held")
 		done <- err
 	}()
 	dropped.Store(true)
 	closed(t, holder)
 	promptly(t, "WaitLock", func() {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noErr(t, <-done)
 	})
 	wantLock(t, "waited for", path, platform.Exclusive, platform.ErrBusy)
 }

@@ -24,10 +24,7 @@ func TestListKernelLocks_Twice(t *testing.T) {
 5: -> FLOCK  ADVISORY  WRITE 202 fd:00:8 0 EOF
 `
 	for name, text := range map[string]string{"once": list, "twice": list + list} {
-		locks, err := platform.ReadKernelLocks(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := must(platform.ReadKernelLocks(text))(t)
 		alone, together := platform.FileID{Dev: unix.Mkdev(0xfd, 0), Ino: 7}, platform.FileID{Dev: unix.Mkdev(0xfd, 0), Ino: 8}
 		if got := locks.Holders(alone); !slices.Equal(got, []int{100}) {
 			t.Errorf("%s: held by %v", name, got)

@@ -2,7 +2,6 @@ package platform_test
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +20,22 @@ func TestMain(m *testing.M) {
 }
 
 var (
+	check    = testkit.Check
+	that     = testkit.That
+	errOf    = testkit.ErrOf
+	noErr    = testkit.NoErr
+	wantErr  = testkit.WantErr
+	contains = testkit.Contains
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
+var (
 	promptly         = testkit.Promptly
 	needsKernelLocks = testkit.NeedsKernelLocks
 )
@@ -28,10 +43,7 @@ var (
 // open opens a file, or makes it, for the time of the test.
 func open(t *testing.T, path string) *platform.File {
 	t.Helper()
-	f, err := platform.Open(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(platform.Open(path, os.O_RDWR|os.O_CREATE))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -40,17 +52,13 @@ func open(t *testing.T, path string) *platform.File {
 func locked(t *testing.T, path string, mode platform.Mode) *platform.File {
 	t.Helper()
 	f := open(t, path)
-	if err := f.TryLock(mode); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.TryLock(mode))
 	return f
 }
 
 func closed(t *testing.T, f *platform.File) {
 	t.Helper()
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.Close())
 }
 
 // wantLock tries for the kernel lock of a file as another open file of it.
@@ -58,63 +66,42 @@ func wantLock(t *testing.T, when, path string, mode platform.Mode, want error) {
 	t.Helper()
 	f := open(t, path)
 	defer f.Close()
-	if err := f.TryLock(mode); err != want {
-		t.Errorf("%s: %v, want %v", when, err, want)
-	}
+	equal(t, f.TryLock(mode), want, when)
 }
 
 func TestFilesystemOf_Absent(t *testing.T) {
 	dir := t.TempDir()
-	there, err := platform.FilesystemOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if there.Kind == "" {
-		t.Error("the kind is empty")
-	}
-	if _, err := platform.FilesystemOf(filepath.Join(dir, "absent")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("of what does not exist: %v", err)
-	}
+	there := must(platform.FilesystemOf(dir))(t)
+	that(t, there.Kind != "", "the kind is empty")
+	wantErr(t, errOf(platform.FilesystemOf(filepath.Join(dir, "absent"))), fs.ErrNotExist, "of what does not exist")
 }
 
 // Processes and hosts.
 
 func TestSelf(t *testing.T) {
 	self := platform.Self()
-	if self.PID != os.Getpid() {
-		t.Errorf("pid is %d, want %d", self.PID, os.Getpid())
-	}
-	if self != platform.Self() {
-		t.Error("changes")
-	}
+	equal(t, self.PID, os.Getpid(), "pid")
+	equal(t, self, platform.Self(), "changes")
 	want := platform.Alive
 	if self.Start == 0 && self.PIDFD == 0 {
 		want = platform.Exists
 	}
-	if l := platform.Probe(self); l != want {
-		t.Errorf("liveness is %d, want %d", l, want)
-	}
+	equal(t, platform.Probe(self), want, "liveness")
 }
 
 func TestProbe_NotAPID(t *testing.T) {
 	for _, pid := range []int{0, -1, -os.Getpid()} {
-		if l := platform.Probe(platform.Process{PID: pid}); l != platform.Uncertain {
-			t.Errorf("pid %d: %d, want Uncertain", pid, l)
-		}
+		equal(t, platform.Probe(platform.Process{PID: pid}), platform.Uncertain, "pid", pid)
 	}
 }
 
 func TestAwaitExit_GivesUp(t *testing.T) {
 	self := platform.Self()
 	promptly(t, "AwaitExit", func() {
-		if l := platform.AwaitExit(context.Background(), self, time.Millisecond); l == platform.Gone {
-			t.Error("this process is gone")
-		}
+		that(t, platform.AwaitExit(context.Background(), self, time.Millisecond) != platform.Gone, "this process is gone")
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if l := platform.AwaitExit(ended, self, 24*time.Hour); l == platform.Gone {
-			t.Error("this process is gone")
-		}
+		that(t, platform.AwaitExit(ended, self, 24*time.Hour) != platform.Gone, "this process is gone")
 	})
 }
 
@@ -123,7 +110,5 @@ func TestThisHost(t *testing.T) {
 	if name, err := os.Hostname(); err == nil && host.Name != name {
 		t.Errorf("name is %q, want %q", host.Name, name)
 	}
-	if host != platform.ThisHost() {
-		t.Error("changes")
-	}
+	equal(t, host, platform.ThisHost(), "changes")
 }

@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +24,8 @@ func init() {
 	roles["nobody"] = nobody
 	roles["no files"] = noFiles
 	if testkit.Role() == "leaderless" {
-		leaderless()
+		self := platform.Self()
+		testkit.WithoutFirstThread(func() { sayAndWait(self) })
 	}
 }
 
@@ -36,30 +36,6 @@ func sayAndWait(v any) {
 		os.Exit(1)
 	}
 	io.Copy(io.Discard, os.Stdin)
-}
-
-// leaderless ends the process's first thread, on which init functions run, while
-// the others go on.
-func leaderless() {
-	self := platform.Self()
-	go func() {
-		first := fmt.Sprintf("/proc/self/task/%d/stat", os.Getpid())
-		for {
-			stat, err := os.ReadFile(first)
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			if bytes.Contains(stat, []byte(") Z ")) {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		sayAndWait(self)
-		os.Exit(0)
-	}()
-	runtime.LockOSThread()
-	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 
 // playRole starts a child in a role, and reads what it says into v.
@@ -74,9 +50,7 @@ func playRole(t *testing.T, role string, v any) (child *exec.Cmd, end func()) {
 
 func wantLiveness(t *testing.T, when string, p platform.Process, want platform.Liveness) {
 	t.Helper()
-	if l := platform.Probe(p); l != want {
-		t.Errorf("%s: liveness is %d, want %d", when, l, want)
-	}
+	equal(t, platform.Probe(p), want, when, "liveness")
 }
 
 // identities are one process as claims of several kernels and programs name it.
@@ -109,34 +83,20 @@ func TestProbe_Life(t *testing.T) {
 		wantLiveness(t, "running, "+how, id, alive(how))
 	}
 
-	if platform.Stopped(p.PID) {
-		t.Error("running, and stopped")
-	}
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	that(t, !platform.Stopped(p.PID), "running, and stopped")
+	check(t, child.Process.Signal(syscall.SIGSTOP))
 	testkit.Eventually(t, "the child stops", func() bool { return testkit.State(p.PID) == 'T' })
-	if !platform.Stopped(p.PID) {
-		t.Error("the child has stopped, and does not seem so")
-	}
+	that(t, platform.Stopped(p.PID), "the child has stopped, and does not seem so")
 	for how, id := range all {
 		wantLiveness(t, "stopped, "+how, id, alive(how))
 	}
 
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if l := platform.AwaitExit(context.Background(), p, testkit.Patience); l != platform.Gone {
-		t.Errorf("killed: %d, want Gone", l)
-	}
-	if platform.Stopped(p.PID) {
-		t.Error("a zombie is stopped")
-	}
+	check(t, child.Process.Kill())
+	equal(t, platform.AwaitExit(context.Background(), p, testkit.Patience), platform.Gone, "killed")
+	that(t, !platform.Stopped(p.PID), "a zombie is stopped")
 	// It has been told that no thread works any more, and may take a while to end.
 	testkit.Eventually(t, "the child is a zombie", func() bool { return testkit.State(p.PID) == 'Z' && platform.Probe(p) == platform.Gone })
-	if err := syscall.Kill(p.PID, 0); err != nil {
-		t.Errorf("a zombie answers: %v", err)
-	}
+	noErr(t, syscall.Kill(p.PID, 0), "a zombie answers")
 	for how, id := range all {
 		wantLiveness(t, "zombie, "+how, id, platform.Gone)
 	}
@@ -163,9 +123,7 @@ func TestAwaitExit(t *testing.T) {
 		}
 		then()
 		promptly(t, "AwaitExit", func() {
-			if l := <-told; l != want {
-				t.Errorf("liveness is %d, want %d", l, want)
-			}
+			equal(t, <-told, want, "liveness")
 		})
 		cancel()
 	}
@@ -235,9 +193,7 @@ func TestProbe_Thread(t *testing.T) {
 	if other := <-tids; tid == os.Getpid() {
 		tid = other
 	}
-	if err := syscall.Kill(tid, 0); err != nil {
-		t.Errorf("kill takes threads' numbers too: %v", err)
-	}
+	noErr(t, syscall.Kill(tid, 0), "kill takes threads' numbers too")
 	wantLiveness(t, "thread", platform.Process{PID: tid}, platform.Gone)
 	wantLiveness(t, "thread, with a start time", platform.Process{PID: tid, Start: platform.Self().Start, TimeNamespace: platform.Self().TimeNamespace}, platform.Gone)
 }
@@ -283,9 +239,7 @@ func TestProbe_NotPermitted(t *testing.T) {
 	_, end := playRole(t, "nobody", &said)
 	defer end()
 	for i, want := range []any{true, float64(platform.Exists), float64(platform.Replaced), float64(platform.Alive), float64(platform.Exists)} {
-		if said[i] != want {
-			t.Errorf("answer %d is %v, want %v", i, said[i], want)
-		}
+		equal(t, said[i], want, "answer", i)
 	}
 }
 
@@ -325,9 +279,7 @@ func TestProbe_NoDescriptorLeft(t *testing.T) {
 	_, end := playRole(t, "no files", &said)
 	defer end()
 	for i, want := range []any{float64(platform.Exists), float64(platform.Exists), float64(platform.Gone)} {
-		if said[i] != want {
-			t.Errorf("answer %d is %v, want %v", i, said[i], want)
-		}
+		equal(t, said[i], want, "answer", i)
 	}
 }
 
@@ -344,18 +296,13 @@ func TestProbe_LeaksNothing(t *testing.T) {
 
 func descriptors(t *testing.T) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
 func TestThisHost_Linux(t *testing.T) {
 	host := platform.ThisHost()
-	if len(host.BootID) != 36 {
-		t.Errorf("boot id is %q", host.BootID)
-	}
+	that(t, len(host.BootID) == 36, "boot id is %q", host.BootID)
 }
 
 // TestBegan: of this process by what the system has counted since, and of a child between
@@ -386,7 +333,7 @@ func TestIdentify_Zombie(t *testing.T) {
 	child := testkit.Start(t, "watched")
 	child.Expect("here")
 	pid := child.Cmd.Process.Pid
-	testkit.Check(t, child.Cmd.Process.Kill())
+	check(t, child.Cmd.Process.Kill())
 	// Its first thread may be a zombie while others have yet to end.
 	testkit.Eventually(t, "the child exits", func() bool {
 		_, err := platform.Identify(pid)

@@ -34,9 +34,7 @@ func TestProbe_OddName(t *testing.T) {
 		}
 	}
 	self, err := platform.Identify(p.PID)
-	if err != nil || self.Start != p.Start {
-		t.Errorf("%+v, %v; want %+v", self, err, p)
-	}
+	that(t, err == nil && self.Start == p.Start, "%+v, %v; want %+v", self, err, p)
 	if _, known := platform.Began(p.PID); !known {
 		t.Error("when it began is not known")
 	}
@@ -44,20 +42,14 @@ func TestProbe_OddName(t *testing.T) {
 
 // TestProgramOf: its name, and none of its arguments, though it may show them as its name.
 func TestProgramOf(t *testing.T) {
-	if got, want := platform.ProgramOf(os.Getpid()), filepath.Base(os.Args[0]); got != want {
-		t.Errorf("this is %q, want %q", got, want)
-	}
+	equal(t, platform.ProgramOf(os.Getpid()), filepath.Base(os.Args[0]), "this")
 	cmd := testkit.Command(t, "wait")
 	cmd.Args[0] = "/opt/bin/agent --token s3cret /x/y"
 	child := testkit.StartCommand(t, cmd)
 	child.Answer()
-	if got := platform.ProgramOf(cmd.Process.Pid); got != "agent" {
-		t.Errorf("the child is %q", got)
-	}
-	testkit.Check(t, child.End())
-	if got := platform.ProgramOf(cmd.Process.Pid); got != "" {
-		t.Errorf("gone, and %q", got)
-	}
+	equal(t, platform.ProgramOf(cmd.Process.Pid), "agent", "the child")
+	check(t, child.End())
+	equal(t, platform.ProgramOf(cmd.Process.Pid), "", "gone, and")
 }
 
 // TestAwaitExit_FirstThreadGone: a process is not on its way out as long as one of its threads
@@ -67,9 +59,7 @@ func TestAwaitExit_FirstThreadGone(t *testing.T) {
 	playRole(t, "leaderless", &p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if l := platform.AwaitExit(ctx, p, 0); l != platform.Alive {
-		t.Errorf("liveness is %d, want %d", l, platform.Alive)
-	}
+	equal(t, platform.AwaitExit(ctx, p, 0), platform.Alive, "liveness")
 }
 
 // TestOnceComplete: an answer that is not complete is given, and asked for again.
@@ -77,9 +67,7 @@ func TestOnceComplete(t *testing.T) {
 	asked := 0
 	answer := platform.OnceComplete(func() (int, bool) { asked++; return asked, asked > 2 })
 	for i, want := range []int{1, 2, 3, 3, 3} {
-		if got := answer(); got != want {
-			t.Errorf("answer %d is %d, want %d", i+1, got, want)
-		}
+		equal(t, answer(), want, "answer", i+1)
 	}
 }
 
@@ -89,8 +77,7 @@ func TestWatchExit_Stopped(t *testing.T) {
 		"told": platform.WatchExit, "looking": platform.PollExit,
 	} {
 		before := runtime.NumGoroutine()
-		exit, err := watch(platform.Self())
-		testkit.Check(t, err)
+		exit := must(watch(platform.Self()))(t)
 		exit.Stop()
 		testkit.Eventually(t, "the watch is over", func() bool { return runtime.NumGoroutine() <= before })
 		select {

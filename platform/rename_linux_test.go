@@ -62,26 +62,18 @@ func beingWritten(path string) (bool, error) {
 func wantBeingWritten(t *testing.T, when, path string, want bool) {
 	t.Helper()
 	promptly(t, "BeingWritten", func() {
-		if got, err := beingWritten(path); err != nil || got != want {
-			t.Errorf("%s: %v, %v; want %v", when, got, err, want)
-		}
+		equal(t, must(beingWritten(path))(t), want, when)
 	})
 }
 
 // filesystems are folders on filesystems of different kinds.
 func filesystems(t *testing.T) map[string]string {
 	t.Helper()
-	memory, err := os.MkdirTemp("/dev/shm", "holdfast")
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must(os.MkdirTemp("/dev/shm", "holdfast"))(t)
 	t.Cleanup(func() { os.RemoveAll(memory) })
 	dirs := map[string]string{}
 	for _, dir := range []string{t.TempDir(), memory} {
-		fsys, err := platform.FilesystemOf(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fsys := must(platform.FilesystemOf(dir))(t)
 		dirs[fsys.Kind] = dir
 	}
 	return dirs
@@ -94,21 +86,14 @@ func TestBeingWritten(t *testing.T) {
 	for kind, dir := range filesystems(t) {
 		t.Run(kind, func(t *testing.T) {
 			path := filepath.Join(dir, "file")
-			if err := os.WriteFile(path, []byte("data"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(path, []byte("data"), 0o600))
 			wantBeingWritten(t, "nobody", path, false)
 			for flag, want := range map[int]bool{
 				os.O_RDONLY: false, os.O_WRONLY: true, os.O_RDWR: true, os.O_WRONLY | os.O_APPEND: true,
 			} {
-				f, err := os.OpenFile(path, flag, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				f := must(os.OpenFile(path, flag, 0))(t)
 				wantBeingWritten(t, fmt.Sprintf("we, with flag %#x", flag), path, want)
-				if err := f.Close(); err != nil {
-					t.Fatal(err)
-				}
+				check(t, f.Close())
 				wantBeingWritten(t, "we, closed again", path, false)
 			}
 			for role, want := range map[string]bool{"open for writing": true, "open for reading": false, "map": true} {
@@ -119,9 +104,7 @@ func TestBeingWritten(t *testing.T) {
 				end()
 				wantBeingWritten(t, "another process, ended: "+role, path, false)
 			}
-			if got, err := os.ReadFile(path); err != nil || string(got) != "data" {
-				t.Errorf("the file holds %q (%v)", got, err)
-			}
+			equal(t, string(must(os.ReadFile(path))(t)), "data", "the file holds")
 		})
 	}
 }
@@ -131,9 +114,7 @@ func TestBeingWritten(t *testing.T) {
 func TestBeingWritten_WriterKilled(t *testing.T) {
 	testkit.NeedsLeases(t)
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, nil, 0o600))
 	t.Setenv(pathVar, path)
 	var said string
 	writer, _ := playRole(t, "open for writing", &said)
@@ -148,28 +129,19 @@ func TestBeingWritten_WriterKilled(t *testing.T) {
 func TestBeingWritten_LeavesNothing(t *testing.T) {
 	testkit.NeedsLeases(t)
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, nil, 0o600))
 	before := descriptors(t)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 500 {
-				if _, err := beingWritten(path); err != nil {
-					t.Error(err)
-				}
+				noErr(t, errOf(beingWritten(path)))
 			}
 		})
 	}
 	for range 500 {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		f := must(os.OpenFile(path, os.O_WRONLY, 0))(t)
+		check(t, f.Close())
 	}
 	all.Wait()
 	// Fewer are no fault: what other tests have dropped is closed at some time.
@@ -183,13 +155,8 @@ func TestRenameNew(t *testing.T) {
 	for kind, dir := range filesystems(t) {
 		t.Run(kind, func(t *testing.T) {
 			from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-			if err := os.WriteFile(from, []byte("new"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			before, err := platform.IdentifyFile(from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(from, []byte("new"), 0o600))
+			before := must(platform.IdentifyFile(from))(t)
 			for name, make := range map[string]func() error{
 				"file":             func() error { return os.WriteFile(to, []byte("old"), 0o600) },
 				"empty file":       func() error { return os.WriteFile(to, nil, 0o600) },
@@ -199,38 +166,23 @@ func TestRenameNew(t *testing.T) {
 				"the same file":    func() error { return os.Link(from, to) },
 				"FIFO":             func() error { return syscall.Mkfifo(to, 0o600) },
 			} {
-				if err := make(); err != nil {
-					t.Fatal(err)
-				}
-				there, err := platform.IdentifyFile(to)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := platform.RenameNew(from, to); !errors.Is(err, fs.ErrExist) {
-					t.Errorf("%s: error is %v, want %v", name, err, fs.ErrExist)
-				}
+				check(t, make())
+				there := must(platform.IdentifyFile(to))(t)
+				wantErr(t, platform.RenameNew(from, to), fs.ErrExist, name)
 				if now, err := platform.IdentifyFile(to); err != nil || now != there {
 					t.Errorf("%s: it is now %v (%v), was %v", name, now, err, there)
 				}
 				if now, err := platform.IdentifyFile(from); err != nil || now != before {
 					t.Errorf("%s: the source is now %v (%v), was %v", name, now, err, before)
 				}
-				if err := os.Remove(to); err != nil {
-					t.Fatal(err)
-				}
+				check(t, os.Remove(to))
 			}
-			if err := platform.RenameNew(from, to); err != nil {
-				t.Fatal(err)
-			}
+			check(t, platform.RenameNew(from, to))
 			if now, err := platform.IdentifyFile(to); err != nil || now != before {
 				t.Errorf("renamed, it is %v (%v), want %v", now, err, before)
 			}
-			if _, err := os.Lstat(from); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the source: %v", err)
-			}
-			if err := platform.RenameNew(from, filepath.Join(dir, "other")); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("without a source: %v", err)
-			}
+			wantErr(t, errOf(os.Lstat(from)), fs.ErrNotExist, "the source")
+			wantErr(t, platform.RenameNew(from, filepath.Join(dir, "other")), fs.ErrNotExist, "without a source")
 		})
 	}
 }
@@ -247,9 +199,7 @@ func TestRenameNew_OneWins(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range racers {
 			from := filepath.Join(dir, fmt.Sprint(i))
-			if err := os.WriteFile(from, []byte{byte(i)}, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.WriteFile(from, []byte{byte(i)}, 0o600))
 			all.Go(func() {
 				<-begin
 				errs[i] = platform.RenameNew(from, to)
@@ -271,8 +221,6 @@ func TestRenameNew_OneWins(t *testing.T) {
 		if got, err := os.ReadFile(to); err != nil || won < 0 || !bytes.Equal(got, []byte{byte(won)}) {
 			t.Fatalf("round %d: %d has won, %v lies there (%v)", round, won, got, err)
 		}
-		if err := os.Remove(to); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Remove(to))
 	}
 }

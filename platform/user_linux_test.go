@@ -18,10 +18,8 @@ func TestUser(t *testing.T) {
 	if !testkit.InChild(t, &syscall.SysProcAttr{}) {
 		return
 	}
-	if got := platform.User(); got != platform.UserName(0) {
-		t.Errorf("root is %q", got)
-	}
-	testkit.Check(t, testkit.BecomeNobody())
+	equal(t, platform.User(), platform.UserName(0), "root")
+	check(t, testkit.BecomeNobody())
 	if got := platform.User(); got != platform.UserName(testkit.Nobody) || got == platform.UserName(0) {
 		t.Errorf("nobody is %q", got)
 	}
@@ -29,9 +27,7 @@ func TestUser(t *testing.T) {
 
 func TestUserName(t *testing.T) {
 	for uid, want := range map[int]string{0: "root", -1: "", 1<<31 - 7: strconv.Itoa(1<<31 - 7)} {
-		if got := platform.UserName(uid); got != want {
-			t.Errorf("%d is %q, want %q", uid, got, want)
-		}
+		equal(t, platform.UserName(uid), want, uid)
 	}
 }
 
@@ -44,8 +40,8 @@ func TestKeptBySticky(t *testing.T) {
 	dir := t.TempDir()
 	folder := func(name string, mode fs.FileMode) string {
 		path := filepath.Join(dir, name)
-		testkit.Check(t, os.Mkdir(path, 0o700))
-		testkit.Check(t, os.Chmod(path, mode))
+		check(t, os.Mkdir(path, 0o700))
+		check(t, os.Chmod(path, mode))
 		return filepath.Join(path, "file")
 	}
 	ours, plain := folder("ours", 0o777|fs.ModeSticky), folder("plain", 0o777)
@@ -70,9 +66,7 @@ func TestKeptBySticky(t *testing.T) {
 		}
 	}
 	for name, test := range tests {
-		if got := platform.KeptBySticky(test.path, test.owner); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		equal(t, platform.KeptBySticky(test.path, test.owner), test.want, name)
 	}
 }
 
@@ -83,13 +77,9 @@ func TestWorkingDir_Unreachable(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	testkit.Check(t, syscall.Mount("none", dir, "tmpfs", 0, ""))
+	check(t, syscall.Mount("none", dir, "tmpfs", 0, ""))
 	t.Chdir(dir)
-	if got := platform.WorkingDir(); got != dir {
-		t.Errorf("it is %q, want %q", got, dir)
-	}
-	testkit.Check(t, syscall.Unmount(dir, syscall.MNT_DETACH))
-	if got := platform.WorkingDir(); got != "" {
-		t.Errorf("detached, it is %q", got)
-	}
+	equal(t, platform.WorkingDir(), dir)
+	check(t, syscall.Unmount(dir, syscall.MNT_DETACH))
+	equal(t, platform.WorkingDir(), "", "detached, it")
 }

@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,16 +27,13 @@ func TestWatchExit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			child := testkit.Start(t, "watched")
 			child.Expect("here")
-			p, err := platform.Identify(child.Cmd.Process.Pid)
-			testkit.Check(t, err)
+			p := must(platform.Identify(child.Cmd.Process.Pid))(t)
 			if platform.Probe(p) == platform.Uncertain {
 				t.Skip("needs a system that tells of other processes, to watch one")
 			}
-			exit, err := watch(p)
-			testkit.Check(t, err)
+			exit := must(watch(p))(t)
 			defer exit.Stop()
-			stopped, err := watch(p)
-			testkit.Check(t, err)
+			stopped := must(watch(p))(t)
 			stopped.Stop()
 			select {
 			case <-exit.Exited():
@@ -47,12 +43,8 @@ func TestWatchExit(t *testing.T) {
 			child.Cmd.Process.Kill()
 			promptly(t, "the exit", func() { <-exit.Exited() })
 			child.Cmd.Wait()
-			if _, err := watch(p); !errors.Is(err, os.ErrProcessDone) {
-				t.Error("of one that has gone: ", err)
-			}
-			if _, err := platform.Identify(p.PID); !errors.Is(err, os.ErrProcessDone) {
-				t.Error("of one that has gone: ", err)
-			}
+			wantErr(t, errOf(watch(p)), os.ErrProcessDone, "of one that has gone")
+			wantErr(t, errOf(platform.Identify(p.PID)), os.ErrProcessDone, "of one that has gone")
 		})
 	}
 }
@@ -64,8 +56,7 @@ func TestWatchExit_Another(t *testing.T) {
 	}
 	child := testkit.Start(t, "watched")
 	child.Expect("here")
-	p, err := platform.Identify(child.Cmd.Process.Pid)
-	testkit.Check(t, err)
+	p := must(platform.Identify(child.Cmd.Process.Pid))(t)
 	if p.Start == 0 || platform.Probe(p) != platform.Alive {
 		t.Fatalf("it is %+v", p)
 	}
@@ -76,9 +67,7 @@ func TestWatchExit_Another(t *testing.T) {
 		if q.PIDFD == 1 {
 			continue // a kernel without such inodes
 		}
-		if _, err := platform.WatchExit(q); !errors.Is(err, os.ErrProcessDone) {
-			t.Errorf("%+v: %v", q, err)
-		}
+		wantErr(t, errOf(platform.WatchExit(q)), os.ErrProcessDone, q)
 	}
 }
 

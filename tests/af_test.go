@@ -82,13 +82,9 @@ func TestAF_Append(t *testing.T) {
 			next[who]++
 		}
 	}
-	if len(next) != 4 || scripts != each {
-		t.Errorf("%d events of the script, and %v", scripts, next)
-	}
+	that(t, len(next) == 4 && scripts == each, "%d events of the script, and %v", scripts, next)
 	for who, n := range next {
-		if n != each {
-			t.Errorf("%d events of %s, want %d", n, who, each)
-		}
+		equal(t, n, each, "events of", who)
 	}
 	for p, err := range (ledger.Ledger{Dir: dir}).Verify(nil) {
 		t.Errorf("%+v, %v", p, err)
@@ -101,8 +97,7 @@ func TestAF_Append(t *testing.T) {
 func TestAF_Killed(t *testing.T) {
 	dir := t.TempDir()
 	l := ledger.Ledger{Dir: dir, Timeout: time.Nanosecond}
-	_, err := ledger.Ledger{Dir: dir}.Append(t.Context(), []byte(`{"type":"custom_event"}`))
-	check(t, err)
+	check(t, errOf(ledger.Ledger{Dir: dir}.Append(t.Context(), []byte(`{"type":"custom_event"}`))))
 	lockFile := filepath.Join(dir, "ledger", "ledger.lock")
 
 	c := testkit.StartCommand(t, af(t, "hold", dir))
@@ -115,12 +110,9 @@ func TestAF_Killed(t *testing.T) {
 	if !errors.As(err, &locked) || locked.State != evidence.Unknown || !strings.Contains(err.Error(), "python-"+strconv.Itoa(c.Cmd.Process.Pid)) {
 		t.Errorf("beside a killed tool's lock: %v", err)
 	}
-	if now, err := os.ReadFile(lockFile); err != nil || string(now) != string(left) {
-		t.Errorf("its lock is now %q, %v", now, err)
-	}
+	equal(t, string(must(os.ReadFile(lockFile))(t)), string(left), "its lock is now")
 	check(t, os.Remove(lockFile))
-	_, err = ledger.Ledger{Dir: dir}.Append(t.Context(), []byte(`{"type":"custom_event"}`))
-	check(t, err)
+	check(t, errOf(ledger.Ledger{Dir: dir}.Append(t.Context(), []byte(`{"type":"custom_event"}`))))
 
 	ours := testkit.Start(t, "ledger-hold", dir)
 	ours.Expect("held")
@@ -130,22 +122,15 @@ func TestAF_Killed(t *testing.T) {
 		AgentID    string    `json:"agent_id"`
 		AcquiredAt time.Time `json:"acquired_at"`
 	}
-	data, err := os.ReadFile(lockFile)
-	check(t, err)
+	data := must(os.ReadFile(lockFile))(t)
 	check(t, json.Unmarshal(data, &said))
-	if said.AgentID != "ours" || time.Since(said.AcquiredAt).Abs() > testkit.Patience {
-		t.Errorf("others read %+v", said)
-	}
+	that(t, said.AgentID == "ours" && time.Since(said.AcquiredAt).Abs() <= testkit.Patience, "others read %+v", said)
 	tool := background(t, af(t, "append", dir, "1"))
 	if last, err := (ledger.Ledger{Dir: dir}).Append(t.Context(), []byte(`{"type":"custom_event"}`)); err != nil || last < 3 {
 		t.Errorf("behind a killed process of ours: %d, %v", last, err)
 	}
-	if err := tool.Wait(); err != nil {
-		t.Errorf("the tool: %v", err)
-	}
-	if last, err := (ledger.Ledger{Dir: dir}).Sequence(); err != nil || last != 4 {
-		t.Errorf("the last event is %d, %v", last, err)
-	}
+	noErr(t, tool.Wait(), "the tool")
+	equal(t, must((ledger.Ledger{Dir: dir}).Sequence())(t), 4, "the last event")
 }
 
 func init() { roles["ledger-hold"] = ledgerHold }
@@ -169,20 +154,15 @@ func TestAF_Claims(t *testing.T) {
 		if said, ok := says(t, "replay", dir); !ok || said != strings.Join(want, "\n") {
 			t.Errorf("the tool sees %q, want %q", said, want)
 		}
-		active, err := m.Active()
-		check(t, err)
+		active := must(m.Active())(t)
 		var got []string
 		for _, c := range active {
 			got = append(got, c.NodeID+" "+c.Owner)
 		}
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("we see %q, want %q", got, want)
-		}
+		that(t, strings.Join(got, "\n") == strings.Join(want, "\n"), "we see %q, want %q", got, want)
 	}
-	_, err := m.Claim(t.Context(), "1", "ours")
-	check(t, err)
-	_, err = m.Refresh(t.Context(), "1", "ours")
-	check(t, err)
+	check(t, errOf(m.Claim(t.Context(), "1", "ours")))
+	check(t, errOf(m.Refresh(t.Context(), "1", "ours")))
 	sees("1 ours")
 	if said, ok := says(t, "claim", dir, "1", "theirs", "60"); ok || said != "node already locked: ours" {
 		t.Errorf("claiming ours: %s", said)
@@ -195,9 +175,7 @@ func TestAF_Claims(t *testing.T) {
 	if _, err := m.Claim(t.Context(), "1.2", "ours"); !errors.As(err, &claimed) || claimed.Claim.Owner != "theirs" {
 		t.Errorf("claiming theirs: %v", err)
 	}
-	if err := m.Release(t.Context(), "1.2", "ours"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("releasing theirs: %v", err)
-	}
+	wantErr(t, m.Release(t.Context(), "1.2", "ours"), claims.ErrNotOwned, "releasing theirs")
 	check(t, m.Release(t.Context(), "1", "ours"))
 	if said, ok := says(t, "claim", dir, "1", "theirs", "3000"); !ok {
 		t.Errorf("claiming what we have released: %s", said)
@@ -206,18 +184,14 @@ func TestAF_Claims(t *testing.T) {
 	if said, ok := says(t, "release", dir, "1", "theirs"); !ok {
 		t.Errorf("releasing: %s", said)
 	}
-	_, err = m.Claim(t.Context(), "1", "ours")
-	check(t, err)
+	check(t, errOf(m.Claim(t.Context(), "1", "ours")))
 	sees("1 ours", "1.2 theirs")
 
 	// What has expired by our clock, we end; theirs, too.
 	ahead = 55 * time.Minute
 	ended, err := m.Reap(t.Context())
-	if err != nil || len(ended) != 2 {
-		t.Errorf("reaped %v, %v", ended, err)
-	}
+	that(t, err == nil && len(ended) == 2, "reaped %v, %v", ended, err)
 	sees()
-	_, err = m.Claim(t.Context(), "1.2", "ours")
-	check(t, err)
+	check(t, errOf(m.Claim(t.Context(), "1.2", "ours")))
 	sees("1.2 ours")
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -189,8 +188,7 @@ func TestAgency_Dead(t *testing.T) {
 			Holdfast int `json:"holdfast"`
 			PID      int `json:"pid"`
 		}
-		data, err := os.ReadFile(path)
-		check(t, err)
+		data := must(os.ReadFile(path))(t)
 		check(t, json.Unmarshal(data, &claim))
 		said := "<nil>"
 		if us {
@@ -199,9 +197,7 @@ func TestAgency_Dead(t *testing.T) {
 		switch {
 		case them && us && claim.Holdfast == 0:
 			both, robbedUs = both+1, robbedUs+1
-			if !strings.Contains(said, lock.ErrLost.Error()) {
-				t.Errorf("they have removed ours, and our release says %s", said)
-			}
+			contains(t, said, lock.ErrLost.Error(), "they have removed ours, and our release says")
 		case them && us:
 			both, robbedThem = both+1, robbedThem+1
 		case said != "<nil>":

@@ -42,20 +42,15 @@ func agentOf(c *exec.Cmd, path string) {
 // moment of any step. No two generations are ever at work at once, and the lock stays no
 // longer than the last process.
 func TestAgent_Killed(t *testing.T) {
-	_, err := agentProgram()
-	check(t, err)
+	check(t, errOf(agentProgram()))
 	kills := testkit.Rounds(1000, 4)
 	if os.Getenv(chaosKillsVar) != "" {
 		kills = chaosKills(t)
 	}
 	overlaps, said, path := generations(t, "tests/agent", kills)
-	if overlaps > 0 || said != "" {
-		t.Errorf("%d times a generation worked beside another; said: %s", overlaps, said)
-	}
+	that(t, overlaps == 0 && said == "", "%d times a generation worked beside another; said: %s", overlaps, said)
 	marks, err := filepath.Glob(path + ".marks/*")
-	if err != nil || len(marks) > 0 {
-		t.Errorf("work that was not brought to its end: %q, %v", marks, err)
-	}
+	that(t, err == nil && len(marks) == 0, "work that was not brought to its end: %q, %v", marks, err)
 	status, err := lock.File{Path: filepath.Join(filepath.Dir(path), ".lock")}.Inspect(t.Context())
 	if err != nil || status.State != evidence.Dead && status.State != evidence.Free {
 		t.Errorf("the lock afterwards: %+v, %v", status, err)
@@ -78,16 +73,14 @@ func openGate(t *testing.T, path string) (gate *os.File) {
 // passGate lets the reader of a gate go on.
 func passGate(t *testing.T, gate *os.File) {
 	t.Helper()
-	_, err := fmt.Fprintln(gate)
-	check(t, err)
+	check(t, errOf(fmt.Fprintln(gate)))
 	check(t, gate.Close())
 }
 
 // TestAgent_GoesOn: an agent is killed in the midst of a step. The next one waits until the
 // step's process has ended, learns who died and at what, and goes on from there.
 func TestAgent_GoesOn(t *testing.T) {
-	program, err := agentProgram()
-	check(t, err)
+	program := must(agentProgram())(t)
 	repository := t.TempDir()
 	lockFile := lock.File{Path: filepath.Join(repository, ".lock")}
 	check(t, syscall.Mkfifo(filepath.Join(repository, "gate"), 0o600))
@@ -126,9 +119,7 @@ func TestAgent_GoesOn(t *testing.T) {
 		t.Errorf("%v: %s", err, said)
 	}
 	want := fmt.Sprintf("pid %d died (kernel lock free) at %q; going on at step 2\n", first.Process.Pid, note)
-	if said.String() != want {
-		t.Errorf("it said %q, want %q", said, want)
-	}
+	that(t, said.String() == want, "it said %q, want %q", said, want)
 	log, err := os.ReadFile(filepath.Join(repository, "log"))
 	if want := "one\ntwo\nend of two\ntwo\nend of two\nthree\n"; err != nil || string(log) != want {
 		t.Errorf("%q, %v; want %q", log, err, want)

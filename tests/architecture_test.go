@@ -25,9 +25,7 @@ func TestArchitecture(t *testing.T) {
 		}
 		named++
 		declared := regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |var |const |\t)` + strings.Trim(name, "`") + `\b`)
-		if !declared.MatchString(repositoryFile(t, path)) {
-			t.Errorf("%s does not declare %s", path, name)
-		}
+		that(t, declared.MatchString(repositoryFile(t, path)), "%s does not declare %s", path, name)
 	}
 	if named < 20 {
 		t.Fatalf("found only %d names", named)
@@ -101,14 +99,10 @@ func TestImports(t *testing.T) {
 			if len(known) > 0 && strings.HasPrefix(known[0], "all of these but") {
 				allowed = !slices.Contains([]string{"pg", "etcd", "locktest", "testkit"}, base)
 			}
-			if !allowed {
-				t.Errorf("%s imports %s", name, imported)
-			}
+			that(t, allowed, "%s imports %s", name, imported)
 		}
 		return nil
 	})
 	check(t, err)
-	if seen < 50 {
-		t.Errorf("found only %d imports", seen)
-	}
+	that(t, seen >= 50, "found only %d imports", seen)
 }

@@ -42,13 +42,11 @@ var besides = []struct {
 		return exec.Command("python3", "-c", besideBlock(t, "python"))
 	}},
 	{"filelock", "python3", "deploy.lock", "deploy.sh", func(t *testing.T, dir string) *exec.Cmd {
-		script, err := filepath.Abs(filepath.Join("testdata", "filelock.py"))
-		check(t, err)
+		script := must(filepath.Abs(filepath.Join("testdata", "filelock.py")))(t)
 		return exec.Command("python3", script, "deploy.lock.flock", "./deploy.sh")
 	}},
 	{"filelock before 3.30", "python3", "deploy.lock", "deploy.sh", func(t *testing.T, dir string) *exec.Cmd {
-		script, err := filepath.Abs(filepath.Join("testdata", "filelock_old.py"))
-		check(t, err)
+		script := must(filepath.Abs(filepath.Join("testdata", "filelock_old.py")))(t)
 		return exec.Command("python3", script, "deploy.lock.flock", "./deploy.sh")
 	}},
 	{"make", "make", ".deploy.lock", "deploy.sh", func(t *testing.T, dir string) *exec.Cmd {
@@ -103,24 +101,19 @@ func TestBeside(t *testing.T) {
 			go func() {
 				held, err := f.Acquire(context.Background())
 				if err == nil {
-					if exists(runs) {
-						t.Error("a second holder got in")
-					}
+					that(t, !exists(runs), "a second holder got in")
 					err = held.Release()
 				}
 				came <- err
 			}()
 			check(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, cmd.Wait())
 			check(t, <-came)
 
 			if b.needs == "git" {
 				return // there is nothing more to push
 			}
-			held, err := f.TryAcquire(t.Context())
-			check(t, err)
+			held := must(f.TryAcquire(t.Context()))(t)
 			heldFile := filepath.Join(dir, "held")
 			check(t, os.WriteFile(heldFile, nil, 0o600))
 			cmd = begin()
@@ -135,9 +128,7 @@ func TestBeside(t *testing.T) {
 				})
 			}
 			check(t, errors.Join(os.Remove(heldFile), held.Release()))
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, cmd.Wait())
 		})
 	}
 }
@@ -179,10 +170,8 @@ func TestBeside_SoftLock(t *testing.T) {
 		}
 		aged := f
 		aged.StaleAfter = time.Hour
-		held, err := aged.TryAcquire(t.Context())
-		check(t, err)
-		ours, err := os.ReadFile(f.Path)
-		check(t, err)
+		held := must(aged.TryAcquire(t.Context()))(t)
+		ours := must(os.ReadFile(f.Path))(t)
 		if lines := strings.Count(strings.TrimSpace(string(ours)), "\n") + 1; lines == 2 || lines == 3 {
 			t.Errorf("a claim has %d lines: what BESIDE.md says of soft locks needs another look", lines)
 		}
@@ -201,17 +190,11 @@ func TestBeside_Cron(t *testing.T) {
 	job := func() string {
 		cmd := exec.Command("sh", "-c", "holdfast"+line)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
-		out, err := cmd.CombinedOutput()
-		check(t, err)
+		out := must(cmd.CombinedOutput())(t)
 		return string(out)
 	}
-	held, err := lock.File{Path: filepath.Join(dir, "job.lock")}.TryAcquire(t.Context())
-	check(t, err)
-	if out := job(); out != "" {
-		t.Errorf("while it is held: %q", out)
-	}
+	held := must(lock.File{Path: filepath.Join(dir, "job.lock")}.TryAcquire(t.Context()))(t)
+	equal(t, job(), "", "while it is held")
 	check(t, held.Release())
-	if out := job(); out != "ran\n" {
-		t.Errorf("while it is free: %q", out)
-	}
+	equal(t, job(), "ran\n", "while it is free")
 }

@@ -31,13 +31,11 @@ func startBrowser(t *testing.T) *browser {
 			t.Skipf("needs %s: install chromium and chromium-driver", name)
 		}
 	}
-	profile, err := os.MkdirTemp("", "holdfast-browser")
-	check(t, err)
+	profile := must(os.MkdirTemp("", "holdfast-browser"))(t)
 	driver := exec.Command("chromedriver", "--port=0")
 	driver.Env = append(os.Environ(), "HOME="+profile)
 	driver.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the browser's processes are in it too
-	said, err := driver.StdoutPipe()
-	check(t, err)
+	said := must(driver.StdoutPipe())(t)
 	check(t, driver.Start())
 	b := &browser{t: t, client: http.Client{Timeout: 2 * time.Minute}}
 	t.Cleanup(func() {
@@ -93,21 +91,13 @@ func (b *browser) call(method, command string, args any) json.RawMessage {
 			b.t.Fatal(err)
 		}
 	}
-	request, err := http.NewRequest(method, b.session+command, bytes.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	answer, err := b.client.Do(request)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	request := must(http.NewRequest(method, b.session+command, bytes.NewReader(body)))(b.t)
+	answer := must(b.client.Do(request))(b.t)
 	defer answer.Body.Close()
 	var value struct {
 		Value json.RawMessage `json:"value"`
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&value); err != nil {
-		b.t.Fatal(err)
-	}
+	check(b.t, json.NewDecoder(answer.Body).Decode(&value))
 	if answer.StatusCode != http.StatusOK {
 		b.t.Fatalf("%s %s: %s", method, command, value.Value)
 	}
@@ -123,9 +113,7 @@ func (b *browser) open(url string) {
 func eval[T any](b *browser, script string, args ...any) (value T) {
 	b.t.Helper()
 	raw := b.call(http.MethodPost, "/execute/sync", map[string]any{"script": script, "args": append([]any{}, args...)})
-	if err := json.Unmarshal(raw, &value); err != nil {
-		b.t.Fatalf("%s gives %s: %v", script, raw, err)
-	}
+	check(b.t, json.Unmarshal(raw, &value), script, "gives", raw)
 	return value
 }
 
@@ -154,9 +142,7 @@ func (b *browser) resize(width, height int) {
 func (b *browser) complaints() (all []string) {
 	b.t.Helper()
 	var log []struct{ Level, Message string }
-	if err := json.Unmarshal(b.call(http.MethodPost, "/se/log", map[string]any{"type": "browser"}), &log); err != nil {
-		b.t.Fatal(err)
-	}
+	check(b.t, json.Unmarshal(b.call(http.MethodPost, "/se/log", map[string]any{"type": "browser"}), &log))
 	for _, entry := range log {
 		if entry.Level == "SEVERE" {
 			all = append(all, entry.Message)
@@ -178,15 +164,11 @@ func (b *browser) screenshot(name string) {
 		b.call(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": "Emulation.setEmulatedMedia",
 			"params": map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}})
 		var encoded string
-		if err := json.Unmarshal(b.call(http.MethodGet, "/screenshot", nil), &encoded); err != nil {
-			b.t.Fatal(err)
-		}
+		check(b.t, json.Unmarshal(b.call(http.MethodGet, "/screenshot", nil), &encoded))
 		picture, err := base64.StdEncoding.DecodeString(encoded)
 		if err == nil {
 			err = os.WriteFile(fmt.Sprintf("%s/%s-%s.png", dir, name, scheme), picture, 0o600)
 		}
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		check(b.t, err)
 	}
 }

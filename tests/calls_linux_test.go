@@ -111,11 +111,8 @@ func TestCalls(t *testing.T) {
 					if !ok {
 						t.Skip("needs to be allowed to trace")
 					}
-					if said != "done" && said != "EIO" {
-						t.Errorf("it says: %s", said)
-					}
-					calls, err := os.ReadFile(log)
-					check(t, err)
+					that(t, said == "done" || said == "EIO", "it says: %s", said)
+					calls := must(os.ReadFile(log))(t)
 					fired = strings.Contains(string(calls), "INJECTED")
 					order, path, _ := strings.Cut(after[what], " ")
 					if order == "" {

@@ -82,8 +82,7 @@ func (s *storm) wantAllAtOnce() {
 }
 
 func (s *storm) wantLocksAtOnce(ctx context.Context) {
-	lockers, err := engines[s.engine].open(s.address)
-	check(s.T, err)
+	lockers := must(engines[s.engine].open(s.address))(s.T)
 	for _, l := range lockers {
 		if c, ok := l.(interface{ Close() }); ok {
 			defer c.Close()
@@ -150,8 +149,7 @@ func (s *storm) events(dir string, into func(i int, data []byte)) {
 			s.board.breaks("AN EVENT is missing before %s", e.Name())
 			return
 		}
-		data, err := os.ReadFile(filepath.Join(dir, "ledger", e.Name()))
-		check(s.T, err)
+		data := must(os.ReadFile(filepath.Join(dir, "ledger", e.Name())))(s.T)
 		into(n-1, data)
 	}
 }

@@ -109,12 +109,10 @@ func (c chaos) raise(t *testing.T, e, address string, seed uint64, kills int) (f
 	if c.ways != nil {
 		s.ways = c.ways(t, address)
 	}
-	b, err := openBoard(s.path("board"))
-	check(t, err)
+	b := must(openBoard(s.path("board")))(t)
 	defer b.close()
 	s.board = b
-	s.stderr, err = os.Create(s.path("stderr"))
-	check(t, err)
+	s.stderr = must(os.Create(s.path("stderr")))(t)
 	defer s.stderr.Close()
 	defer s.killAll()
 	if engines[e].files {
@@ -124,8 +122,7 @@ func (c chaos) raise(t *testing.T, e, address string, seed uint64, kills int) (f
 	s.disturb(kills)
 	s.killAll()
 	s.lookAfterwards()
-	said, err := os.ReadFile(s.stderr.Name())
-	check(t, err)
+	said := must(os.ReadFile(s.stderr.Name()))(t)
 	if len(said) > 0 {
 		if c.fault == "" {
 			t.Logf("processes said:\n%s", said)
@@ -176,14 +173,12 @@ func (s *storm) start(i int) {
 	if s.fault != "" {
 		r.HandOn = handOnAll // it may be one
 	}
-	text, err := json.Marshal(r)
-	check(s.T, err)
+	text := must(json.Marshal(r))(s.T)
 	p.cmd = play(s.T, "actor", string(text))
 	if p.kind == kindFlock {
 		sibling := plainLocks{filepath.Join(s.address, "plain")}.file(chaosKey(0)).Path + ".flock"
 		p.cmd.Args = append([]string{"flock", "--no-fork", sibling, p.cmd.Path}, p.cmd.Args[1:]...)
-		p.cmd.Path, err = exec.LookPath("flock")
-		check(s.T, err)
+		p.cmd.Path = must(exec.LookPath("flock"))(s.T)
 	}
 	p.cmd.Env = append(p.cmd.Env, "GOGC=off") // they don't grow old
 	if i%3 > 0 {
@@ -549,13 +544,9 @@ func TestChaosNothingOfOthers(t *testing.T) {
 	}
 	c := chaos{hand: handOnSiblings, acts: []string{"acquire", "try", "share", "try to share", "acquire all"}, oracle: oracleSlots}
 	f, seen := c.raise(t, "plain files", dir, *chaosSeedFlag, 40)
-	if f.acquired > 0 || len(seen) > 0 {
-		t.Errorf("had %d times; %q", f.acquired, seen)
-	}
+	that(t, f.acquired == 0 && len(seen) == 0, "had %d times; %q", f.acquired, seen)
 	for n := range chaosLocks {
-		if got, err := os.ReadFile(locks.file(chaosKey(n)).Path); err != nil || string(got) != claim {
-			t.Errorf("claim %d is %q, %v", n, got, err)
-		}
+		equal(t, string(must(os.ReadFile(locks.file(chaosKey(n)).Path))(t)), claim, "claim", n)
 	}
 	t.Logf("%d kills, %d siblings taken away", f.kills, f.taken)
 }
@@ -575,12 +566,10 @@ func TestChaosEtcd(t *testing.T) {
 	var r chaosReport
 	endpoint := etcdServer(t)
 	r.run(t, []chaos{{name: "kills", patience: testkit.Patience}}, "etcd", "etcd", func(chaos) string { return endpoint }, orFew(*chaosKillsFlag, 10))
-	client, err := etcdClient(endpoint)
-	check(t, err)
+	client := must(etcdClient(endpoint))(t)
 	defer client.Close()
 	left := func() (keys, forGood []string) { // but for the fences, which stay
-		answer, err := client.Get(t.Context(), "holdfast/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		check(t, err)
+		answer := must(client.Get(t.Context(), "holdfast/", clientv3.WithPrefix(), clientv3.WithKeysOnly()))(t)
 		for _, kv := range answer.Kvs {
 			key := string(kv.Key)
 			if strings.HasPrefix(key, "holdfast/fences/") {

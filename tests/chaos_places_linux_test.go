@@ -84,8 +84,7 @@ func etcdServer(t *testing.T) string {
 	}
 	var free [2]string
 	for i := range free {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		free[i] = "http://" + l.Addr().String()
 		check(t, l.Close())
 	}
@@ -94,13 +93,11 @@ func etcdServer(t *testing.T) string {
 		"--logger", "zap", "--log-level", "fatal")
 	cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
 	background(t, cmd)
-	client, err := etcdClient(free[0])
-	check(t, err)
+	client := must(etcdClient(free[0]))(t)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	_, err = client.Get(ctx, "it answers", clientv3.WithSerializable())
-	check(t, err)
+	check(t, errOf(client.Get(ctx, "it answers", clientv3.WithSerializable())))
 	return free[0]
 }
 
@@ -113,9 +110,7 @@ func postgreSQL(t *testing.T) string {
 	}
 	check(t, err)
 	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, server.Stop())
 	})
 	return server.Conn()
 }
@@ -176,8 +171,6 @@ func onImage(t *testing.T, kind string, flags ...string) string {
 
 func unmountInTheEnd(t *testing.T, dir string) {
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error("unmounting: ", err)
-		}
+		noErr(t, syscall.Unmount(dir, syscall.MNT_DETACH), "unmounting")
 	})
 }

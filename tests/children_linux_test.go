@@ -129,9 +129,7 @@ func generations(t *testing.T, how string, kills int) (overlaps int, said, path 
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "agents.lock")
 	ears, mouth, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer ears.Close()
 	all := make(chan string, 1)
 	go func() {
@@ -148,9 +146,7 @@ func generations(t *testing.T, how string, kills int) (overlaps int, said, path 
 			c.Path, c.Args = "/usr/bin/flock", append([]string{"flock", path, c.Path}, c.Args[1:]...)
 		}
 		c.Stderr = mouth
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, c.Start())
 		return c
 	}
 	var running []*exec.Cmd
@@ -168,10 +164,7 @@ func generations(t *testing.T, how string, kills int) (overlaps int, said, path 
 	}
 	mouth.Close()
 	said = <-all
-	seen, err := filepath.Glob(path + ".overlap.*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := must(filepath.Glob(path + ".overlap.*"))(t)
 	return len(seen), said, path
 }
 
@@ -196,9 +189,7 @@ func killAgent(c *exec.Cmd) {
 func TestChildren_Killed(t *testing.T) {
 	kills := chaosKills(t)
 	overlaps, said, path := generations(t, "holdfast", kills)
-	if overlaps > 0 || said != "" {
-		t.Errorf("%d times a generation worked beside another; said: %s", overlaps, said)
-	}
+	that(t, overlaps == 0 && said == "", "%d times a generation worked beside another; said: %s", overlaps, said)
 	if code, out := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
 		t.Errorf("the lock afterwards: exit %d: %s", code, out)
 	}
@@ -277,8 +268,6 @@ func chaosKills(t *testing.T) int {
 		return testkit.Rounds(300, 3)
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(chaosKillsVar, ": ", err)
-	}
+	check(t, err, chaosKillsVar)
 	return n
 }

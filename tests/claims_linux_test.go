@@ -33,9 +33,7 @@ func TestBetweenEventAndFile(t *testing.T) {
 			dir := t.TempDir()
 			m := &claims.Manager{Dir: dir, Now: func() time.Time { return time.Now().Add(-step.after) }}
 			if step.do != "claim" {
-				if _, err := m.Claim(t.Context(), "1", "dead"); err != nil {
-					t.Fatal(err)
-				}
+				check(t, errOf(m.Claim(t.Context(), "1", "dead")))
 			}
 			before := claimFiles(t, dir)
 			cmd := play(t, "claim-once", dir, step.do)

@@ -71,8 +71,7 @@ type claimEvent struct {
 // it has no gap, and that nothing else lies in it.
 func claimEvents(t *testing.T, dir string) (events []claimEvent) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "ledger", "event-*"))
-	check(t, err)
+	names := must(filepath.Glob(filepath.Join(dir, "ledger", "event-*")))(t)
 	for i, name := range names { // in their order
 		if want := fmt.Sprintf("event-%06d.json", i+1); filepath.Base(name) != want {
 			t.Fatalf("%s lies where %s should", name, want)
@@ -82,9 +81,7 @@ func claimEvents(t *testing.T, dir string) (events []claimEvent) {
 		if err == nil {
 			err = json.Unmarshal(data, &e)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		check(t, err, name)
 		events = append(events, e)
 	}
 	return events
@@ -194,9 +191,7 @@ func TestClaimsChaos(t *testing.T) {
 	}
 
 	m := &claims.Manager{Dir: dir, Ledger: ledger.Ledger{NoSync: true, Timeout: time.Minute}}
-	if _, err := m.Reap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf(m.Reap(t.Context())))
 	agree(t, dir)
 	if temps, _ := filepath.Glob(filepath.Join(dir, "ledger", ".event-*")); len(temps) > 0 {
 		t.Errorf("left behind: %v", temps)

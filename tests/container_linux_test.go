@@ -79,12 +79,8 @@ func TestContainerOutlivesSibling(t *testing.T) {
 			}
 			holder.Kill()
 			held, err = f.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal("after its death: ", err)
-			}
-			if err := held.Release(); err != nil {
-				t.Error(err)
-			}
+			check(t, err, "after its death")
+			noErr(t, held.Release())
 		})
 	}
 }

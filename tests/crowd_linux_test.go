@@ -38,13 +38,8 @@ func newCrowd(t *testing.T, n int, launch func(i int) *exec.Cmd) *crowd {
 func (c *crowd) start(i int) *one {
 	c.t.Helper()
 	o := &one{cmd: c.launch(i), ended: make(chan struct{})}
-	out, err := o.cmd.StdoutPipe()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := o.cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	out := must(o.cmd.StdoutPipe())(c.t)
+	check(c.t, o.cmd.Start())
 	c.t.Cleanup(func() {
 		o.cmd.Process.Kill()
 		<-o.ended

@@ -84,8 +84,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 	for range each {
 		cmd := exec.Command(interpreter, filepath.Join("testdata", "dispatcher.mjs"), dir, dispatchID, log, stop)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		check(t, err)
+		out := must(cmd.StdoutPipe())(t)
 		background(t, cmd)
 		go func() { deaths <- countLines(out) }()
 		theirs = append(theirs, cmd)
@@ -162,9 +161,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 		}
 	}
 	for _, left := range []string{path, path + ".reclaim"} {
-		if exists(left) {
-			t.Errorf("%s is still there", left)
-		}
+		that(t, !exists(left), "%s is still there", left)
 	}
 }
 
@@ -173,8 +170,7 @@ func TestDispatch_WithAnotherLanguage(t *testing.T) {
 // it is given up. One that was never given up was its process's last act.
 func checkClaims(t *testing.T, log string) {
 	t.Helper()
-	f, err := os.Open(log)
-	check(t, err)
+	f := must(os.Open(log))(t)
 	defer f.Close()
 	var open string          // the claim that is held
 	dead := map[string]int{} // pid of a claim that was never given up: its line

@@ -71,21 +71,18 @@ func killedClaim(t *testing.T, dir string) string {
 	holder := testkit.Start(t, "claim-keep", dir)
 	holder.Expect("claimed")
 	holder.Kill()
-	text, err := os.ReadFile(filepath.Join(dir, dispatchID+".lock"))
-	check(t, err)
+	text := must(os.ReadFile(filepath.Join(dir, dispatchID+".lock")))(t)
 	return string(text)
 }
 
 // foreignClaim is one that another program made.
 func foreignClaim(t *testing.T, pid int, nonce string) string {
 	t.Helper()
-	host, err := os.Hostname()
-	check(t, err)
-	text, err := json.Marshal(map[string]any{
+	host := must(os.Hostname())(t)
+	text := must(json.Marshal(map[string]any{
 		"gardenId": dispatchID, "pid": pid, "hostname": host, "createdAt": "2001-02-03T04:05:06.789Z",
 		"nonce": nonce, "owner": dispatch.Owner, "lockPath": "/somewhere/" + dispatchID + ".lock",
-	})
-	check(t, err)
+	}))(t)
 	return string(text) + "\n"
 }
 

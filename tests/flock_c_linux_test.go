@@ -89,9 +89,7 @@ func TestFlockC(t *testing.T) {
 			theirs := testkit.StartCommand(t, exec.Command(binary, way, at))
 			theirs.Expect("held")
 			code, said := run(t, holdfast, "run", "-try", path, "--", "true")
-			if code != 75 {
-				t.Errorf("beside theirs: exit code %d, %s", code, said)
-			}
+			that(t, code == 75, "beside theirs: exit code %d, %s", code, said)
 			if _, said = run(t, holdfast, "status", path); !strings.Contains(said, strconv.Itoa(theirs.Cmd.Process.Pid)) {
 				t.Errorf("theirs is not named: %s", said)
 			}

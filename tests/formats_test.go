@@ -21,8 +21,7 @@ import (
 
 func repositoryFile(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(path)))
-	check(t, err)
+	data := must(os.ReadFile(filepath.Join("..", filepath.FromSlash(path))))(t)
 	return string(data)
 }
 
@@ -80,8 +79,7 @@ func TestFormats_Named(t *testing.T) {
 	}
 	var golden []string
 	for _, pattern := range []string{"../lock/testdata/*", "../lock/*/testdata/*"} {
-		files, err := filepath.Glob(pattern)
-		check(t, err)
+		files := must(filepath.Glob(pattern))(t)
 		golden = append(golden, files...)
 	}
 	if len(golden) < 10 {
@@ -107,9 +105,7 @@ func TestFormats_Examples(t *testing.T) {
 	written := map[string]bool{}
 	see := func(where, claim string) {
 		var fields map[string]any
-		if err := json.Unmarshal([]byte(claim), &fields); err != nil {
-			t.Errorf("%s: %v", where, err)
-		}
+		noErr(t, json.Unmarshal([]byte(claim), &fields), where)
 		for name := range fields {
 			written[name] = true
 		}
@@ -154,28 +150,19 @@ func writtenClaims(t *testing.T) map[string]string {
 	all := map[string]string{}
 	keep := func(path string) {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-		}
+		noErr(t, err)
 		all[path] = string(data)
 	}
 	f := lock.File{Path: filepath.Join(t.TempDir(), "deploy.lock")}
-	if err := f.Do(t.Context(), func(context.Context, *lock.FileHold) error { keep(f.Path); return nil }); err != nil {
-		t.Error(err)
-	}
+	noErr(t, f.Do(t.Context(), func(context.Context, *lock.FileHold) error { keep(f.Path); return nil }))
 	l := ledger.Ledger{Dir: t.TempDir()}
 	err := l.Locked(t.Context(), func(context.Context, *ledger.Writer) error {
 		keep(filepath.Join(l.Dir, "ledger", "ledger.lock"))
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
-	claim, err := dispatch.Locks{Dir: t.TempDir()}.Acquire(t.Context(), "id")
-	check(t, err)
+	noErr(t, err)
+	claim := must(dispatch.Locks{Dir: t.TempDir()}.Acquire(t.Context(), "id"))(t)
 	keep(claim.LockPath)
-	if _, err := claim.Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(claim.Release()))
 	return all
 }

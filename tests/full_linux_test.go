@@ -40,9 +40,7 @@ func smallExt4(t *testing.T, options ...string) string {
 		t.Skipf("needs root, and loop devices, to mount an image: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		noErr(t, syscall.Unmount(at, syscall.MNT_DETACH))
 	})
 	return at
 }
@@ -102,8 +100,7 @@ func TestReadOnly(t *testing.T) {
 // room each time.
 func everyOp(t *testing.T, at, below string, want error, begin func(*testing.T, int) (end func()), rooms int) {
 	oracleAt := filepath.Join(t.TempDir(), "oracle")
-	o, err := openOracle(oracleAt)
-	check(t, err)
+	o := must(openOracle(oracleAt))(t)
 	dead := deadClaim(t, filepath.Join(at, "dead"), oracleAt)
 	other := testkit.Start(t, "rival", oracleAt)
 	for name, op := range lieOps {

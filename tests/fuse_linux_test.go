@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,8 +23,7 @@ func throughFUSE(t *testing.T, dir string, remember time.Duration) string {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		t.Skip("needs FUSE: ", err)
 	}
-	root, err := fs.NewLoopbackRoot(dir)
-	check(t, err)
+	root := must(fs.NewLoopbackRoot(dir))(t)
 	at := t.TempDir()
 	server, err := fs.Mount(at, root, &fs.Options{EntryTimeout: &remember, AttrTimeout: &remember, MountOptions: fuse.MountOptions{
 		DirectMountStrict: true, FsName: "holdfast-test", Name: "holdfast",
@@ -34,9 +32,7 @@ func throughFUSE(t *testing.T, dir string, remember time.Duration) string {
 		t.Skip("needs the right to mount FUSE: ", err)
 	}
 	t.Cleanup(func() {
-		if err := server.Unmount(); err != nil {
-			t.Error("unmounting: ", err)
-		}
+		noErr(t, server.Unmount(), "unmounting")
 	})
 	return at
 }
@@ -49,17 +45,11 @@ func TestFUSE_ReleaseLeavesOthers(t *testing.T) {
 		t.Run(remember.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, ".lock")
-			first, err := lock.File{Path: filepath.Join(throughFUSE(t, dir, remember), ".lock")}.TryAcquire(t.Context())
-			check(t, err)
+			first := must(lock.File{Path: filepath.Join(throughFUSE(t, dir, remember), ".lock")}.TryAcquire(t.Context()))(t)
 			check(t, os.Remove(path))
-			second, err := lock.File{Path: path}.TryAcquire(t.Context())
-			check(t, err)
-			if err := first.Release(); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("release of the first: %v", err)
-			}
-			if err := second.Release(); err != nil {
-				t.Errorf("release of the second: %v", err)
-			}
+			second := must(lock.File{Path: path}.TryAcquire(t.Context()))(t)
+			wantErr(t, first.Release(), lock.ErrLost, "release of the first")
+			noErr(t, second.Release(), "release of the second")
 		})
 	}
 }

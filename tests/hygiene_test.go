@@ -30,8 +30,6 @@ func TestHygiene_Everywhere(t *testing.T) {
 		t.Fatalf("found only %d packages", len(looks))
 	}
 	for folder, does := range looks {
-		if !does {
-			t.Errorf("%s has no TestMain with testkit.Run", folder)
-		}
+		that(t, does, "%s has no TestMain with testkit.Run", folder)
 	}
 }

@@ -110,8 +110,7 @@ func TestJit_ConcurrentIssueCreatesNoCorruption(t *testing.T) {
 	for _, p := range all {
 		ends(t, p)
 	}
-	data, err := os.ReadFile(store.index())
-	check(t, err)
+	data := must(os.ReadFile(store.index()))(t)
 	ids, err := decodeIDs(data)
 	if err != nil {
 		t.Fatalf("the index is corrupt: %v\n%s", err, data)
@@ -142,9 +141,7 @@ func TestJit_FiftyThreadsUpdatingTenIssuesEach(t *testing.T) {
 		}
 		return store.raise("shared")
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noErr(t, err)
 	ends(t, other)
 	for j := range issues {
 		store.hasIssue(t, fmt.Sprint("issue", j), threads)
@@ -160,9 +157,7 @@ func TestJit_ConcurrentUpdatesToDifferentIssues(t *testing.T) {
 	slow.Expect("updating")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := store.changeWithin(ctx, "B", func(int) (int, error) { return 7, nil }); err != nil {
-		t.Error(err)
-	}
+	noErr(t, store.changeWithin(ctx, "B", func(int) (int, error) { return 7, nil }))
 	store.hasIssue(t, "B", 7)
 	ends(t, slow)
 	store.hasIssue(t, "A", 1)
@@ -181,9 +176,7 @@ func TestJit_ConcurrentUpdatesToSameIssue(t *testing.T) {
 	if !errors.As(err, &locked) || !errors.Is(err, lock.ErrTimeout) || locked.Info == nil || locked.Info.PID != slow.Cmd.Process.Pid {
 		t.Errorf("error is %v", err)
 	}
-	if exists(store.issue("A")) {
-		t.Error("the issue is there already")
-	}
+	that(t, !exists(store.issue("A")), "the issue is there already")
 	var all []*testkit.Child
 	for range 3 {
 		all = append(all, testkit.Start(t, "jit-worker", string(store), "slow", "A"))
@@ -279,9 +272,7 @@ func TestJit_DependencyAddWithConcurrentReads(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(put(n), set.Release()); err != nil {
-					t.Error(err)
-				}
+				noErr(t, errors.Join(put(n), set.Release()))
 			}
 		})
 	}
@@ -304,9 +295,7 @@ func TestJit_DependencyAddWithConcurrentReads(t *testing.T) {
 				if errA != nil || errB != nil || len(inA) == 0 || string(inA) != string(inB) {
 					t.Errorf("a has %q (%v), b has %q (%v)", inA, errA, inB, errB)
 				}
-				if err := errors.Join(second.Release(), first.Release()); err != nil {
-					t.Error(err)
-				}
+				noErr(t, errors.Join(second.Release(), first.Release()))
 			}
 		})
 	}

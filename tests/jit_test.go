@@ -82,9 +82,7 @@ func atOnce(n int, job func(i int) error) error {
 // ends checks that a process that has nothing left to do ends well.
 func ends(t *testing.T, c *testkit.Child) {
 	t.Helper()
-	if err := c.End(); err != nil {
-		t.Errorf("a process failed: %v", err)
-	}
+	noErr(t, c.End(), "a process failed")
 }
 
 func jitPath(t *testing.T) string { return filepath.Join(t.TempDir(), "index.json.lock") }
@@ -106,16 +104,12 @@ func had(t *testing.T, acquire func(context.Context) (*lock.FileHold, error)) *l
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	held, err := acquire(ctx)
-	check(t, err)
-	return held
+	return must(acquire(ctx))(t)
 }
 
 func let(t *testing.T, held *lock.FileHold) {
 	t.Helper()
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, held.Release())
 }
 
 // TestJit_ExclusiveLockPreventsConcurrentWrites: the second writer gets in when
@@ -216,9 +210,7 @@ func TestJit_LockReleasedOnDrop(t *testing.T) {
 			refusedFor(t, f.TryAcquire)
 			return want
 		})
-		if err != want {
-			t.Errorf("Do: %v, want %v", err, want)
-		}
+		equal(t, err, want, "Do")
 		let(t, had(t, f.TryAcquire))
 		other := testkit.Start(t, "jit-lock", path, "exclusive")
 		other.Expect("held")
@@ -255,9 +247,7 @@ func TestJit_LockReleasedOnPanic(t *testing.T) {
 		}()
 		let(t, had(t, f.TryAcquire))
 	}
-	if exists(strings.TrimSuffix(path, ".lock")) {
-		t.Error("a change that panicked was made")
-	}
+	that(t, !exists(strings.TrimSuffix(path, ".lock")), "a change that panicked was made")
 }
 
 // TestJit_TimeoutOnLockContention: with jit's message.
@@ -266,22 +256,15 @@ func TestJit_TimeoutOnLockContention(t *testing.T) {
 	holder := testkit.Start(t, "jit-lock", path, "exclusive")
 	holder.Expect("held")
 	t.Setenv("JIT_LOCK_TIMEOUT", "0.05")
-	s, err := settings.FromEnv("JIT")
-	check(t, err)
+	s := must(settings.FromEnv("JIT"))(t)
 	locked := refusedFor(t, func(ctx context.Context) (*lock.FileHold, error) {
 		return lock.File{Path: path}.AcquireWithin(ctx, s.Timeout)
 	})
-	if !errors.Is(locked, lock.ErrTimeout) || locked.Waited <= 0 {
-		t.Errorf("after %s: %v", locked.Waited, locked)
-	}
-	if locked.Info == nil || locked.Info.PID != holder.Cmd.Process.Pid {
-		t.Errorf("the holder is %+v", locked.Info)
-	}
+	that(t, errors.Is(locked, lock.ErrTimeout) && locked.Waited > 0, "after %s: %v", locked.Waited, locked)
+	that(t, locked.Info != nil && locked.Info.PID == holder.Cmd.Process.Pid, "the holder is %+v", locked.Info)
 	message := repolock.UserMessage(locked, "JIT")
 	for _, want := range []string{"Lock timeout: could not acquire lock on " + path + " after ", "Try:\n  1. ", "\n  2. ", "\n  3. ", "JIT_LOCK_TIMEOUT="} {
-		if !strings.Contains(message, want) {
-			t.Errorf("%q is missing in\n%s", want, message)
-		}
+		that(t, strings.Contains(message, want), "%q is missing in\n%s", want, message)
 	}
 	ends(t, holder)
 	let(t, had(t, lock.File{Path: path}.Acquire))

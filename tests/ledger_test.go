@@ -103,13 +103,8 @@ func (a *appenders) launch(i int) {
 	l.id, l.killed = fmt.Sprintf("%d.%d", i, l.round), false
 	l.round++
 	l.cmd = play(a.t, "ledger", a.dir, l.id, strconv.Itoa(l.missing), strconv.Itoa(a.parts))
-	out, err := l.cmd.StdoutPipe()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := l.cmd.Start(); err != nil {
-		a.t.Fatal(err)
-	}
+	out := must(l.cmd.StdoutPipe())(a.t)
+	check(a.t, l.cmd.Start())
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			n, err := strconv.ParseInt(lines.Text(), 10, 64)
@@ -196,16 +191,12 @@ func (a *appenders) check() {
 	next := map[string]int{} // the entry that each process has yet to append
 	var batch *entry         // the part that the next one follows, within a batch
 	for event, err := range (ledger.Ledger{Dir: a.dir}).Events(0) {
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		check(a.t, err)
 		if last++; event.Sequence != last {
 			a.t.Fatalf("event %d follows %d", event.Sequence, last-1)
 		}
 		var e entry
-		if err := json.Unmarshal(event.Data, &e); err != nil {
-			a.t.Fatal(err)
-		}
+		check(a.t, json.Unmarshal(event.Data, &e))
 		if want := entries(e.ID, e.N, e.Parts)[e.Part]; string(want) != string(event.Data) {
 			a.t.Errorf("event %d is not what was appended: %s", last, event.Data)
 		}
@@ -240,8 +231,7 @@ func (a *appenders) check() {
 func leftovers(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	for _, pattern := range []string{".event-*", ".batch", "ledger.lock", "ledger.lock.reclaim*"} {
-		names, err := filepath.Glob(filepath.Join(dir, "ledger", pattern))
-		check(t, err)
+		names := must(filepath.Glob(filepath.Join(dir, "ledger", pattern)))(t)
 		found = append(found, names...)
 	}
 	return found
@@ -253,9 +243,7 @@ func TestLedger_Chaos(t *testing.T) {
 	a := appenders{t: t, dir: t.TempDir(), parts: 1}
 	a.run(8, testkit.Rounds(500, 4), 25)
 	a.check()
-	if _, err := (ledger.Ledger{Dir: a.dir}).Append(context.Background(), []byte(`"end"`)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf((ledger.Ledger{Dir: a.dir}).Append(context.Background(), []byte(`"end"`))))
 	if left := leftovers(t, a.dir); left != nil {
 		t.Errorf("left behind: %q", left)
 	}
@@ -267,9 +255,7 @@ func TestLedger_ChaosOfBatches(t *testing.T) {
 	a := appenders{t: t, dir: t.TempDir(), parts: 40}
 	a.run(2, 50, 3)
 	// The last batch may be decided, and its writer dead.
-	if _, err := (ledger.Ledger{Dir: a.dir}).AppendBatch(context.Background(), entries("end", 0, 1)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf((ledger.Ledger{Dir: a.dir}).AppendBatch(context.Background(), entries("end", 0, 1))))
 	a.check()
 	if left := leftovers(t, a.dir); left != nil {
 		t.Errorf("left behind: %q", left)
@@ -382,9 +368,7 @@ func TestLedger_BesideScript(t *testing.T) {
 			ours[e.ID]++
 		}
 	}
-	if theirs != scripts*runs {
-		t.Errorf("%d events of the scripts, want %d", theirs, scripts*runs)
-	}
+	equal(t, theirs, scripts*runs, "events of the scripts")
 	for i := range procs {
 		if id := fmt.Sprint("ours", i); ours[id] != count {
 			t.Errorf("%d events of %s, want %d", ours[id], id, count)

@@ -131,9 +131,7 @@ func throughLiar(t *testing.T, dir string, remember time.Duration) liarAt {
 		t.Skip(said)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(at, syscall.MNT_FORCE|syscall.MNT_DETACH); err != nil {
-			t.Error("unmounting: ", err)
-		}
+		noErr(t, syscall.Unmount(at, syscall.MNT_FORCE|syscall.MNT_DETACH), "unmounting")
 	})
 	return l
 }

@@ -162,18 +162,10 @@ func (l *lie) free(path string) {
 // ours checks that a hold is one, and ends it.
 func (l *lie) ours(held *lock.FileHold) {
 	l.t.Helper()
-	if err := l.oracle.enter(false); err != nil {
-		l.t.Error(err)
-	}
-	if said := l.rival.Say("try " + held.Path()); said != "locked" {
-		l.t.Errorf("while it is held the rival says: %s", said)
-	}
-	if err := l.oracle.leave(); err != nil {
-		l.t.Error(err)
-	}
-	if err := held.Release(); err != nil {
-		l.t.Errorf("release: %v", err)
-	}
+	noErr(l.t, l.oracle.enter(false))
+	equal(l.t, l.rival.Say("try "+held.Path()), "locked", "while it is held the rival says")
+	noErr(l.t, l.oracle.leave())
+	noErr(l.t, held.Release(), "release")
 }
 
 func (l *lie) take(how func(lock.File, context.Context) (*lock.FileHold, error)) (func(context.Context) error, func(error)) {
@@ -198,10 +190,8 @@ func (l *lie) takeOver() (func(context.Context) error, func(error)) {
 func (l *lie) besideHolder() (func(context.Context) error, func(error)) {
 	l.tell("hold", l.path())
 	below := filepath.Join(l.below, ".lock")
-	before, err := os.ReadFile(below)
-	check(l.t, err)
-	was, err := os.Stat(below)
-	check(l.t, err)
+	before := must(os.ReadFile(below))(l.t)
+	was := must(os.Stat(below))(l.t)
 	return func(ctx context.Context) error {
 			held, err := lock.File{Path: l.path()}.TryAcquire(ctx)
 			if err == nil {
@@ -240,24 +230,20 @@ func (l *lie) refused() (func(context.Context) error, func(error)) {
 			}
 			return err
 		}, func(error) {
-			if got := l.contents(".lock"); got != claim {
-				l.t.Errorf("the other's claim is %s", got)
-			}
+			equal(l.t, l.contents(".lock"), claim, "the other's claim")
 			check(l.t, os.Remove(below))
 			l.free(l.path())
 		}
 }
 
 func (l *lie) release() (func(context.Context) error, func(error)) {
-	held, err := lock.File{Path: l.path()}.TryAcquire(context.Background())
-	check(l.t, err)
+	held := must(lock.File{Path: l.path()}.TryAcquire(context.Background()))(l.t)
 	return func(context.Context) error { return held.Release() }, func(error) { l.free(l.path()) }
 }
 
 // fence: what is had grows, whatever has failed.
 func (l *lie) fence() (func(context.Context) error, func(error)) {
-	held, err := lock.File{Path: l.path()}.TryAcquire(context.Background())
-	check(l.t, err)
+	held := must(lock.File{Path: l.path()}.TryAcquire(context.Background()))(l.t)
 	var fence int64
 	return func(context.Context) (err error) { fence, err = held.Fence(); return err },
 		func(error) {
@@ -300,8 +286,7 @@ func (l *lie) folderNotSynced(err error, folder string) bool {
 
 func (l *lie) contents(name string) string {
 	l.t.Helper()
-	data, err := os.ReadFile(filepath.Join(l.below, name))
-	check(l.t, err)
+	data := must(os.ReadFile(filepath.Join(l.below, name)))(l.t)
 	return string(data)
 }
 
@@ -337,9 +322,7 @@ func (l *lie) append(events ...string) (func(context.Context) error, func(error)
 			all := strings.Join(got, " ")
 			switch {
 			case err == nil || errors.Is(err, ledger.ErrUnfinished):
-				if all != with {
-					l.t.Errorf("after %v: %s", err, all)
-				}
+				equal(l.t, all, with, "after", err)
 			case all != without && !(all == with && l.folderNotSynced(err, "proof/ledger")):
 				l.t.Errorf("after %v: %s", err, all)
 			}
@@ -366,17 +349,14 @@ func (l *lie) claim() (func(context.Context) error, func(error)) {
 				l.t.Errorf("%+v, %v", problem, err)
 			}
 			// And the same manager goes on.
-			if _, err := m.Claim(context.Background(), "1.2", "us"); err != nil {
-				l.t.Errorf("the next claim: %v", err)
-			}
+			noErr(l.t, errOf(m.Claim(context.Background(), "1.2", "us")), "the next claim")
 		}
 }
 
 func (l *lie) reap() (func(context.Context) error, func(error)) {
 	dir := filepath.Join(l.dir, "proof")
 	past := claims.Manager{Dir: dir, Now: func() time.Time { return time.Now().Add(-24 * time.Hour) }}
-	_, err := past.Claim(context.Background(), "1.1", "us")
-	check(l.t, err)
+	check(l.t, errOf(past.Claim(context.Background(), "1.1", "us")))
 	m := claims.Manager{Dir: dir}
 	return func(ctx context.Context) error { _, err := m.Reap(ctx); return err },
 		func(error) {
@@ -394,9 +374,7 @@ func (l *lie) reap() (func(context.Context) error, func(error)) {
 func (l *lie) dispatch() (func(context.Context) error, func(error)) {
 	return func(ctx context.Context) error {
 			c, err := dispatch.Locks{Dir: l.dir}.Acquire(ctx, "id")
-			if errors.As(err, new(*dispatch.ConflictError)) {
-				l.t.Errorf("%v is no conflict", err)
-			}
+			that(l.t, !errors.As(err, new(*dispatch.ConflictError)), "%v is no conflict", err)
 			if err != nil {
 				return err
 			}
@@ -418,8 +396,7 @@ func TestLies(t *testing.T) {
 	dir := t.TempDir()
 	fsys := throughLiar(t, dir, 0)
 	oracleAt := filepath.Join(t.TempDir(), "oracle")
-	o, err := openOracle(oracleAt)
-	check(t, err)
+	o := must(openOracle(oracleAt))(t)
 	dead := deadClaim(t, filepath.Join(fsys.dir, "dead"), oracleAt)
 	other := testkit.Start(t, "rival", oracleAt)
 	for name, op := range lieOps {
@@ -452,9 +429,7 @@ func TestLies(t *testing.T) {
 						if err != nil && (!errors.Is(err, syscall.EIO) || errors.As(err, new(*lock.LockedError))) {
 							t.Errorf("the error is %v", err)
 						}
-						if err != nil && !fired {
-							t.Errorf("nothing has failed, and yet: %v", err)
-						}
+						that(t, err == nil || fired, "nothing has failed, and yet: %v", err)
 						then(err)
 						if t.Failed() {
 							t.Fatalf("so with number %d: %v; there are %q", n, err, namesIn(t, l.below))
@@ -480,8 +455,7 @@ func deadClaim(t *testing.T, path, oracle string) []byte {
 	t.Helper()
 	holder := testkit.Start(t, "rival", oracle)
 	holder.Do("hold "+path, "hold")
-	data, err := os.ReadFile(path)
-	check(t, err)
+	data := must(os.ReadFile(path))(t)
 	holder.Kill()
 	return data
 }

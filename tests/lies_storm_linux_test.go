@@ -38,21 +38,13 @@ func TestLies_Locks(t *testing.T) {
 				fsys.disarm()
 				crowd.allGoOn()
 				had, lost := crowd.end()
-				if lost > 0 {
-					t.Errorf("%d were told of a loss, and nobody took a lock file", lost)
-				}
+				that(t, lost == 0, "%d were told of a loss, and nobody took a lock file", lost)
 				t.Logf("%d acquisitions, %d kills", had, kills)
 				held, err := lock.File{Path: path, StaleAfter: -1}.AcquireWithin(t.Context(), testkit.Patience)
-				if err != nil {
-					t.Fatal("the lock afterwards: ", err)
-				}
-				if err := held.Release(); err != nil {
-					t.Error(err)
-				}
+				check(t, err, "the lock afterwards")
+				noErr(t, held.Release())
 				for _, e := range namesIn(t, dir) {
-					if e != ".lock.flock" && !strings.HasPrefix(e, ".lock.reclaim.") {
-						t.Errorf("left behind: %s", e)
-					}
+					that(t, e == ".lock.flock" || strings.HasPrefix(e, ".lock.reclaim."), "left behind: %s", e)
 				}
 			})
 		}
@@ -96,9 +88,7 @@ func TestLies_TwoWays(t *testing.T) {
 						if said := b.Say("lock " + other); !strings.HasPrefix(said, "lock ") {
 							t.Errorf("after its death: %s", said)
 						}
-						if s, err := (lock.File{Path: path}).Inspect(t.Context()); err != nil || s.State != evidence.Free {
-							t.Errorf("in the end: %+v, %v", s, err)
-						}
+						equal(t, must((lock.File{Path: path}).Inspect(t.Context()))(t).State, evidence.Free, "in the end")
 					}
 				})
 			}

@@ -74,9 +74,21 @@ func buildFlags() (flags []string) {
 var (
 	play       = testkit.Command
 	check      = testkit.Check
+	that       = testkit.That
+	errOf      = testkit.ErrOf
+	noErr      = testkit.NoErr
+	wantErr    = testkit.WantErr
+	contains   = testkit.Contains
 	eventually = testkit.Eventually
 	exists     = testkit.Exists
 )
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 // run runs a command to its end, and returns its exit code and all it said.
 func run(t *testing.T, name string, args ...string) (code int, output string) {

@@ -24,11 +24,9 @@ func startServe(t *testing.T, dirs ...string) string {
 	t.Helper()
 	cmd := exec.Command(holdfast, append([]string{"serve", "-json"}, dirs...)...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	check(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	background(t, cmd)
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	check(t, err)
+	line := must(bufio.NewReader(out).ReadBytes('\n'))(t)
 	var at struct {
 		URL string `json:"url"`
 	}
@@ -116,9 +114,7 @@ func TestMonitor_Page(t *testing.T) {
 
 	row := p.find("held.lock", "held", strconv.Itoa(holder.Process.Pid))
 	shown := strings.ReplaceAll(hostile, "\u202e", `\u{202e}`)
-	if row[3] != shown {
-		t.Errorf("the holder is shown as %q, want %q", row[3], shown)
-	}
+	equal(t, row[3], shown, "the holder is shown as")
 	host, _ := os.Hostname()
 	if row[4] != host || row[6] != "exclusive" || row[7] == "" || row[8] != dir || !strings.Contains(row[5], "since") {
 		t.Errorf("of the holder the page says %q", row)
@@ -126,9 +122,7 @@ func TestMonitor_Page(t *testing.T) {
 	p.find("dead", "jobs/dead.lock", pid(dead), "member")
 	p.find("held", "jobs/wanted.lock", pid(first))
 	waiting := p.find("waiting", "jobs/wanted.lock", pid(second), "waits for pid "+pid(first))
-	if waiting[0] != "waiting" {
-		t.Errorf("who waits is shown as %q", waiting[0])
-	}
+	equal(t, waiting[0], "waiting", "who waits is shown as")
 	p.find("elsewhere.lock", other)
 	if got := p.count(); got != 5 {
 		t.Errorf("%d rows: %q", got, p.rows())
@@ -141,9 +135,7 @@ func TestMonitor_Page(t *testing.T) {
 	// The filter, and the keyboard. A row that stays is the same element.
 	p.filter("jobs WANTED")
 	eventually(t, "two rows are left", func() bool { return p.count() == 2 })
-	if got := p.text("#shown"); got != "2 of 5 shown" {
-		t.Errorf("of the filter it says %q", got)
-	}
+	equal(t, p.text("#shown"), "2 of 5 shown", "of the filter it says")
 	p.unfilter()
 	eventually(t, "all rows are back", func() bool { return p.count() == 5 })
 	eval[any](p.browser, `document.querySelector("#rows button").focus()`)
@@ -186,9 +178,7 @@ func TestMonitor_Page(t *testing.T) {
 	p.find("elsewhere.lock")
 	eventually(t, "the alarm ends", func() bool { return p.text("#alarms") == "" })
 
-	if eval[float64](p.browser, `return performance.timeOrigin`) != loaded {
-		t.Error("the page was loaded again")
-	}
+	equal(t, eval[float64](p.browser, `return performance.timeOrigin`), loaded, "the page was loaded again")
 	if eval[bool](p.browser, `return "robbed" in window || document.querySelector("img") !== null`) {
 		t.Error("a holder's text became a part of the page")
 	}
@@ -204,11 +194,9 @@ func TestMonitor_ServerGone(t *testing.T) {
 	m := startMember(t, filepath.Join(dir, "l.lock"))
 	m.Do("acquire", "held")
 	cmd := exec.Command(holdfast, "serve", dir)
-	out, err := cmd.StdoutPipe()
-	check(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	background(t, cmd)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	check(t, err)
+	line := must(bufio.NewReader(out).ReadString('\n'))(t)
 	b.open(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")))
 	p := page{b}
 	p.find("l.lock")
@@ -227,8 +215,7 @@ func TestMonitor_ServerGone(t *testing.T) {
 func TestMonitor_ServerGoneUnseen(t *testing.T) {
 	b := startBrowser(t)
 	cmd := exec.Command(holdfast, "serve", "-json", t.TempDir())
-	out, err := cmd.StdoutPipe()
-	check(t, err)
+	out := must(cmd.StdoutPipe())(t)
 	background(t, cmd)
 	var at struct {
 		URL string `json:"url"`
@@ -271,8 +258,7 @@ func TestMonitor_Layout(t *testing.T) {
 	dead := startMember(t, filepath.Join(dir, "dead.lock"))
 	dead.Do("acquire", "held")
 	dead.Kill()
-	host, err := os.Hostname()
-	check(t, err)
+	host := must(os.Hostname())(t)
 	for _, c := range []struct {
 		name string
 		dirs []string
@@ -304,9 +290,7 @@ func TestMonitor_Layout(t *testing.T) {
 		eval[any](p.browser, `[...document.querySelectorAll("#rows button")].find(b => b.textContent === "jobs/nightly.lock").click()`)
 		got := eval[string](p.browser, `return document.querySelector(".more").textContent`)
 		for _, want := range []string{far, "N0NCE", "holdfast break -force N0NCE " + far, "if you know"} {
-			if !strings.Contains(got, want) {
-				t.Errorf("an open row says %q, want %q in it", got, want)
-			}
+			that(t, strings.Contains(got, want), "an open row says %q, want %q in it", got, want)
 		}
 		for _, width := range []int{1300, 800, 360} {
 			p.resize(width, 800)
@@ -355,9 +339,7 @@ func TestMonitor_Keyboard(t *testing.T) {
 	at("Lock")
 	p.press(right + enter)
 	at("PID")
-	if sorted := eval[string](p.browser, `return document.querySelectorAll("th")[2].getAttribute("aria-sort")`); sorted != "ascending" {
-		t.Errorf("Enter sorts %q", sorted)
-	}
+	equal(t, eval[string](p.browser, `return document.querySelectorAll("th")[2].getAttribute("aria-sort")`), "ascending", "Enter sorts")
 	p.press(end)
 	at("Evidence") // Engine is not shown
 	p.press(down + down)

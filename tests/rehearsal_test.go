@@ -94,9 +94,7 @@ func (s *sources) do(folder, name string, args ...string) (string, error) {
 
 func (s *sources) must(t *testing.T, folder, name string, args ...string) string {
 	t.Helper()
-	out, err := s.do(folder, name, args...)
-	check(t, err)
-	return out
+	return must(s.do(folder, name, args...))(t)
 }
 
 func (s *sources) commit(t *testing.T) {
@@ -136,8 +134,7 @@ func fetched(t *testing.T, err error) {
 func (s *sources) edit(t *testing.T, name string, change func(string) string) {
 	t.Helper()
 	path := filepath.Join(s.dir, name)
-	old, err := os.ReadFile(path)
-	check(t, err)
+	old := must(os.ReadFile(path))(t)
 	check(t, os.WriteFile(path, []byte(change(string(old))), 0o600))
 }
 
@@ -212,9 +209,7 @@ func (v *stranger) get(t *testing.T, wanted string) {
 			return
 		}
 	}
-	if wanted != "" {
-		t.Errorf("all was got, want the error %q", wanted)
-	}
+	that(t, wanted == "", "all was got, want the error %q", wanted)
 }
 
 // build builds a program that imports what it says, and runs it if that needs no server.

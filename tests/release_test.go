@@ -16,9 +16,7 @@ func TestRelease(t *testing.T) {
 	out, err := s.release(rehearsed)
 	check(t, err)
 	for _, want := range []string{"tag " + rehearsed, "tag lock/pg/" + rehearsed, "git push --atomic origin HEAD " + rehearsed + " lock/etcd/" + rehearsed + " lock/pg/" + rehearsed} {
-		if !strings.Contains(out, want+"\n") {
-			t.Errorf("release.sh does not say %q:\n%s", want, out)
-		}
+		that(t, strings.Contains(out, want+"\n"), "release.sh does not say %q:\n%s", want, out)
 	}
 	if changes := s.must(t, ".", "git", "status", "--porcelain"); changes != "" {
 		t.Errorf("it left changes:\n%s", changes)
@@ -38,9 +36,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("holdfast version says %q, want %q...", got, want)
 		}
 		help := v.must(t, v.dir, filepath.Join(v.bin, "holdfast"), "help", "status")
-		if got, want := strings.Contains(help, "-pg"), strings.Contains(folder, "pg"); got != want {
-			t.Errorf("that of %s has -pg: %v", folder, got)
-		}
+		equal(t, strings.Contains(help, "-pg"), strings.Contains(folder, "pg"), "that of", folder, "has -pg")
 	}
 
 	// Those who clone it have sums that are true of what is published, in every module.
@@ -90,8 +86,7 @@ func TestRelease_Again(t *testing.T) {
 	os.Remove(scratch)
 
 	// The Go tool fails half way.
-	tool, err := exec.LookPath("go")
-	check(t, err)
+	tool := must(exec.LookPath("go"))(t)
 	bin := t.TempDir()
 	script := "#!/bin/sh\ncase $* in *download*/lock/pg@*) echo half way >&2; exit 1 ;; esac\nexec '" + tool + "' \"$@\"\n"
 	check(t, os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o700))
@@ -100,8 +95,7 @@ func TestRelease_Again(t *testing.T) {
 	refused("half way", rehearsed)
 	s.env = env
 
-	first, err := s.release(rehearsed)
-	check(t, err)
+	first := must(s.release(rehearsed))(t)
 	done := s.state(t)
 	again := func() {
 		t.Helper()

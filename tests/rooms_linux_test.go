@@ -1,14 +1,12 @@
 package tests
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,34 +54,13 @@ var rooms = []room{
 
 func init() {
 	if testkit.Role() == "rival without first thread" {
-		withoutFirstThread(rival)
-	}
-}
-
-// withoutFirstThread plays a role in a process whose first thread, on which init functions run,
-// has ended: it shows Z, and lives.
-func withoutFirstThread(role func([]string) error) {
-	go func() {
-		first := fmt.Sprintf("/proc/self/task/%d/stat", os.Getpid())
-		for {
-			stat, err := os.ReadFile(first)
-			if err != nil {
+		testkit.WithoutFirstThread(func() {
+			if err := rival(os.Args[1:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
-			if bytes.Contains(stat, []byte(") Z ")) {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if err := role(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}()
-	runtime.LockOSThread()
-	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // not RawSyscall: the collector would wait for it for ever
+		})
+	}
 }
 
 // start starts a rival in the room.
@@ -124,8 +101,7 @@ func (r room) judge(t *testing.T, path, oracle string) *testkit.Child {
 
 func claimAt(t *testing.T, path string) (claim evidence.Claim) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
+	data := must(os.ReadFile(path))(t)
 	check(t, json.Unmarshal(data, &claim))
 	return claim
 }
@@ -189,9 +165,7 @@ func TestRooms(t *testing.T) {
 					path := filepath.Join(at, fmt.Sprintf("%s %d-%d", on, h, j)) // the ways lead to one folder
 					c := holder.start(t, oracle)
 					c.Do("hold "+path, "hold")
-					if said := judge.Say("try " + path); said != "locked" {
-						t.Errorf("%s, while it is held: %s", other.name, said)
-					}
+					equal(t, judge.Say("try "+path), "locked", other.name, "while it is held")
 					c.Kill()
 					want, order := "lock ", "lock "+path
 					if on == "no kernel locks" && !canTell(holder, other) {
@@ -274,15 +248,11 @@ func TestRooms_Suspended(t *testing.T) {
 			holder.Do("keep "+path, "keep")
 			holder.Stop()
 			other.Do("follow "+path, "follow")
-			before, err := os.ReadFile(path)
-			check(t, err)
+			before := must(os.ReadFile(path))(t)
 			holder.Continue()
 			holder.Expect("lost")
-			if said := holder.Say("release " + path); !strings.Contains(said, lock.ErrLost.Error()) {
-				t.Errorf("its release: %s", said)
-			}
-			after, err := os.ReadFile(path)
-			check(t, err)
+			contains(t, holder.Say("release "+path), lock.ErrLost.Error(), "its release")
+			after := must(os.ReadFile(path))(t)
 			if claimAt(t, path).Nonce == "" || nonceOf(before) != nonceOf(after) {
 				t.Errorf("its successor's claim was %s, and is %s", before, after)
 			}

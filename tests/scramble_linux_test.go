@@ -56,8 +56,7 @@ func scramble(args []string) error {
 
 func namesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	all, err := os.ReadDir(dir)
-	check(t, err)
+	all := must(os.ReadDir(dir))(t)
 	for _, e := range all {
 		names = append(names, e.Name())
 	}

@@ -25,14 +25,12 @@ var notFiles = regexp.MustCompile(`^(h|hash|sum|sha256|w\.Write|http|b)\b`)
 func callsThatChange(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	found := map[string][]string{}
-	files, err := filepath.Glob(filepath.Join("..", folder, "*.go"))
-	check(t, err)
+	files := must(filepath.Glob(filepath.Join("..", folder, "*.go")))(t)
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		check(t, err)
+		parsed := must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
 		for _, decl := range parsed.Decls {
 			f, is := decl.(*ast.FuncDecl)
 			if !is {
@@ -85,8 +83,7 @@ func isDuration(e ast.Expr) bool {
 // TestSecurity_Calls: SECURITY.md has a row for each function of the locks that changes a file,
 // with the calls that it makes, and no other.
 func TestSecurity_Calls(t *testing.T) {
-	text, err := os.ReadFile("../SECURITY.md")
-	check(t, err)
+	text := must(os.ReadFile("../SECURITY.md"))(t)
 	told := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\| [^|]+ \\|$").FindAllStringSubmatch(string(text), -1) {
 		told[row[1]] = strings.TrimSpace(row[2])
@@ -104,8 +101,6 @@ func TestSecurity_Calls(t *testing.T) {
 		}
 	}
 	for where := range told {
-		if made[where] == "" {
-			t.Errorf("%s, of which SECURITY.md tells, changes no file", where)
-		}
+		that(t, made[where] != "", "%s, of which SECURITY.md tells, changes no file", where)
 	}
 }

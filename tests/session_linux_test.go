@@ -32,8 +32,7 @@ func TestSession(t *testing.T) {
 	if fsys, err := platform.FilesystemOf(dir); err != nil || !fsys.Trusted {
 		t.Skip("needs a local filesystem, to have children that hold too")
 	}
-	script, err := filepath.Abs("session.sh")
-	check(t, err)
+	script := must(filepath.Abs("session.sh"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", script)

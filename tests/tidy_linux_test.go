@@ -108,18 +108,14 @@ func TestTidyStorm(t *testing.T) {
 		}
 	}
 	for _, c := range children {
-		if err := c.End(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, c.End())
 	}
 	left := below(t, dir)
 	if len(left) > 2*kills {
 		t.Errorf("%d files are left of %d who were killed: %v", len(left), kills, left)
 	}
 	for file, err := range lock.Tidy(t.Context(), dir, lock.Tidying{}) {
-		if err != nil || !file.Removed {
-			t.Errorf("%+v, %v", file, err)
-		}
+		that(t, err == nil && file.Removed, "%+v, %v", file, err)
 	}
 	if still := below(t, dir); len(still) != 0 {
 		t.Errorf("in the end there are %v", still)

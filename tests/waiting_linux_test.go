@@ -100,8 +100,7 @@ func startMember(t *testing.T, path string) *testkit.Child {
 // the kernel's list.
 func inKernel(t *testing.T, path string, n int) {
 	t.Helper()
-	info, err := os.Stat(path + ".flock")
-	check(t, err)
+	info := must(os.Stat(path + ".flock"))(t)
 	ino := fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)
 	eventually(t, fmt.Sprint(n, " wait in the kernel"), func() bool {
 		list, err := os.ReadFile("/proc/locks")
@@ -169,9 +168,7 @@ func TestWaiting_Signals(t *testing.T) {
 				last := startMember(t, path)
 				last.Do("try", "held")
 				last.Do("release", "released")
-				if exists(path) {
-					t.Error("the lock file is left")
-				}
+				that(t, !exists(path), "the lock file is left")
 			})
 		}
 	}
@@ -189,8 +186,7 @@ func TestWaiting_WriterAmongReaders(t *testing.T) {
 	}
 	read := func() (n []int) {
 		for _, r := range readers {
-			count, err := strconv.Atoi(r.Say("count"))
-			check(t, err)
+			count := must(strconv.Atoi(r.Say("count")))(t)
 			n = append(n, count)
 		}
 		return n
@@ -200,11 +196,8 @@ func TestWaiting_WriterAmongReaders(t *testing.T) {
 	for round := range 20 {
 		before := read()
 		held, err := lock.File{Path: path}.Acquire(ctx)
-		if err != nil {
-			t.Fatalf("the writer starves in round %d: %v", round, err)
-		}
-		f, err := os.OpenFile(path+".occupied", os.O_CREATE|os.O_EXCL, 0o600)
-		check(t, err)
+		check(t, err, "the writer starves in round", round)
+		f := must(os.OpenFile(path+".occupied", os.O_CREATE|os.O_EXCL, 0o600))(t)
 		f.Close()
 		os.Remove(f.Name())
 		check(t, held.Release())
@@ -269,12 +262,9 @@ func TestWaiting_Turns(t *testing.T) {
 		running = append(running, background(t, play(t, "lap", path, strconv.Itoa(each))))
 	}
 	for _, p := range running {
-		if err := p.Wait(); err != nil {
-			t.Error(err)
-		}
+		noErr(t, p.Wait())
 	}
-	text, err := os.ReadFile(path + ".log")
-	check(t, err)
+	text := must(os.ReadFile(path + ".log"))(t)
 	type turn struct {
 		pid              int
 		arrived, in, out int64
@@ -282,14 +272,10 @@ func TestWaiting_Turns(t *testing.T) {
 	var turns []turn
 	for line := range strings.Lines(string(text)) {
 		var s turn
-		if _, err := fmt.Sscan(line, &s.pid, &s.arrived, &s.in, &s.out); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errOf(fmt.Sscan(line, &s.pid, &s.arrived, &s.in, &s.out)))
 		turns = append(turns, s)
 	}
-	if len(turns) != procs*each {
-		t.Errorf("%d turns, want %d", len(turns), procs*each)
-	}
+	equal(t, len(turns), procs*each, "turns")
 	slices.SortFunc(turns, func(a, b turn) int { return int(a.in - b.in) })
 	passedOver, worst := 0, 0
 	for i, s := range turns {
@@ -313,7 +299,5 @@ func TestWaiting_Turns(t *testing.T) {
 	if passedOver > len(turns)/50 {
 		t.Errorf("%d of %d times somebody was passed over more than %d times", passedOver, len(turns), 3*procs)
 	}
-	if exists(path) {
-		t.Error("the lock file is left")
-	}
+	that(t, !exists(path), "the lock file is left")
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Stop stops the child with SIGSTOP, and waits until it has stopped, with all its threads: one
@@ -29,9 +31,22 @@ func (c *Child) Continue() {
 
 func (c *Child) signal(s syscall.Signal) {
 	c.t.Helper()
-	if err := c.Cmd.Process.Signal(s); err != nil {
-		c.t.Fatal(err)
-	}
+	Check(c.t, c.Cmd.Process.Signal(s))
+}
+
+// WithoutFirstThread is for init functions, which run on the process's first thread: it ends that
+// thread. The process shows Z then, and lives for as long as role takes.
+func WithoutFirstThread(role func()) {
+	go func() {
+		first := "/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/stat"
+		for stateIn(first) != 'Z' {
+			time.Sleep(time.Millisecond)
+		}
+		role()
+		os.Exit(0)
+	}()
+	runtime.LockOSThread()
+	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0) // not RawSyscall: the collector would wait for it for ever
 }
 
 // State is that of a process, as proc(5) names it; 0 if there is none.

@@ -4,7 +4,10 @@
 package testkit
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,14 +15,6 @@ import (
 
 // Patience bounds what must not hang; nothing is expected to take this long.
 const Patience = time.Minute
-
-// Check ends the test if a step on the way has failed.
-func Check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // Eventually waits for a condition that is bound to come about.
 func Eventually(t testing.TB, what string, condition func() bool) {
@@ -52,15 +47,35 @@ func Exists(path string) bool {
 	return err == nil
 }
 
+// Absent ends the test if there is anything at a path.
+func Absent(t testing.TB, path string) {
+	t.Helper()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%s is there (%v)", path, err)
+	}
+}
+
+// ReadFile is what is in a file.
+func ReadFile(t testing.TB, path string) []byte {
+	t.Helper()
+	return Must(os.ReadFile(path))(t)
+}
+
+// PutFile writes a file, and its folder if need be, as one that was last modified then, or now.
+func PutFile(t testing.TB, path string, data []byte, modified time.Time) {
+	t.Helper()
+	Check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Check(t, os.WriteFile(path, data, 0o600))
+	if !modified.IsZero() {
+		Check(t, os.Chtimes(path, modified, modified))
+	}
+}
+
 // Names are those of all that is in a folder, in order, with spaces between.
 func Names(t testing.TB, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for _, e := range entries {
+	for _, e := range Must(os.ReadDir(dir))(t) {
 		names = append(names, e.Name())
 	}
 	return strings.Join(names, " ")

@@ -47,9 +47,7 @@ func refuses(t *testing.T, m *claims.Manager, dir string, paths ...string) {
 			continue
 		}
 		for _, path := range paths {
-			if !strings.Contains(err.Error(), path) {
-				t.Errorf("%s: %v; want it to name %s", what, err, path)
-			}
+			that(t, strings.Contains(err.Error(), path), "%s: %v; want it to name %s", what, err, path)
 		}
 	}
 	if got := len(events(t, dir)); got != before {
@@ -91,9 +89,7 @@ func TestCorruptSeveral(t *testing.T) {
 	appendRaw(t, dir, `{"type":"lock_acquired","timestamp":"2024-01-15T10:30:00Z","node_id":"1","owner":"x","expires_at":"2024-01-15T10:35:00Z"}`)
 	appendRaw(t, dir, corrupt["bad node"])
 	refuses(t, m, dir, eventFile(dir, 2), eventFile(dir, 4))
-	if exists(lockFile(dir, "1")) {
-		t.Error("a file was made of what lies behind the damage")
-	}
+	that(t, !exists(lockFile(dir, "1")), "a file was made of what lies behind the damage")
 	for n := 2; n <= 4; n++ {
 		check(t, os.Remove(eventFile(dir, n)))
 	}
@@ -112,9 +108,7 @@ func TestCorruptMany(t *testing.T) {
 		appendRaw(t, dir, corrupt["no owner"])
 	}
 	_, err := m.Active()
-	if n := strings.Count(fmt.Sprint(err), "no owner"); n != 20 {
-		t.Errorf("%d are named, want 20", n)
-	}
+	equal(t, strings.Count(fmt.Sprint(err), "no owner"), 20, "are named")
 }
 
 // TestGap: an event that is missing is named.

@@ -49,16 +49,12 @@ func TestCrashOfClaim(t *testing.T) {
 				t.Errorf("%s: claimed: %v, %v, %v", name, got, ok, err)
 			}
 			n := len(events(t, dir))
-			if err := next(m); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			noErr(t, next(m), name)
 			if got := inFiles(t, dir); !maps.EqualFunc(got, replay(t, dir), same) {
 				t.Errorf("%s: files: %v, want %v", name, got, replay(t, dir))
 			}
 			for _, e := range events(t, dir)[n:] {
-				if e.NodeID == "1" {
-					t.Errorf("%s: a second event: %v", name, e)
-				}
+				that(t, e.NodeID != "1", "%s: a second event: %v", name, e)
 			}
 		}
 	}
@@ -91,12 +87,8 @@ func TestCrashOfEnd(t *testing.T) {
 			if got, ok, err := m.IsClaimed("1"); ok || err != nil {
 				t.Errorf("%s: claimed: %v, %v", name, got, err)
 			}
-			if err := m.Release(t.Context(), "1", "a"); !errors.Is(err, claims.ErrNotOwned) {
-				t.Errorf("%s: released again: %v", name, err)
-			}
-			if exists(lockFile(dir, "1")) {
-				t.Errorf("%s: a refused release did not repair the file", name)
-			}
+			wantErr(t, m.Release(t.Context(), "1", "a"), claims.ErrNotOwned, name, "released again")
+			that(t, !exists(lockFile(dir, "1")), "%s: a refused release did not repair the file", name)
 			write(t, lockFile(dir, "1"), left)
 			if ended, err := m.Reap(t.Context()); err != nil || len(ended) != 0 || exists(lockFile(dir, "1")) {
 				t.Errorf("%s: reaped %v, %v; the file is there: %v", name, ended, err, exists(lockFile(dir, "1")))
@@ -141,9 +133,7 @@ func TestTakenWithoutWord(t *testing.T) {
 	claim(t, m, "1", "a")
 	left := read(t, lockFile(dir, "1"))
 	appendRaw(t, dir, `{"type":"lock_acquired","timestamp":"2024-01-15T10:31:00Z","node_id":"1","owner":"b","expires_at":"2024-01-15T10:40:00Z"}`)
-	if _, err := m.Refresh(t.Context(), "1", "a"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("refresh: %v", err)
-	}
+	wantErr(t, errOf(m.Refresh(t.Context(), "1", "a")), claims.ErrNotOwned, "refresh")
 	appendRaw(t, dir, `{"type":"lock_released","timestamp":"2024-01-15T10:32:00Z","node_id":"1","owner":"b"}`)
 	write(t, lockFile(dir, "1"), left)
 	if got, ok, err := m.IsClaimed("1"); ok || err != nil {

@@ -21,9 +21,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("the claim is from %v to %v, want %v to %v", mine.AcquiredAt, mine.ExpiresAt, start, want)
 		}
 		c.at = mine.ExpiresAt.Add(skew - 1)
-		if _, err := m.Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
-			t.Errorf("skew %v: claim just before it expires: %v", skew, err)
-		}
+		wantErr(t, errOf(m.Claim(t.Context(), "1", "b")), claims.ErrClaimed, "skew", skew, "claim just before it expires")
 		if ended, err := m.Reap(t.Context()); err != nil || len(ended) != 0 {
 			t.Errorf("skew %v: reaped before it expired: %v, %v", skew, ended, err)
 		}
@@ -67,12 +65,8 @@ func TestRefresh(t *testing.T) {
 	if got := inFiles(t, dir)["1"]; !same(got, longer) {
 		t.Errorf("the file is %v, want %v", got, longer)
 	}
-	if _, err := m.Refresh(t.Context(), "1", "b"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("refresh by another: %v", err)
-	}
-	if _, err := m.Refresh(t.Context(), "2", "a"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("refresh of what nobody has: %v", err)
-	}
+	wantErr(t, errOf(m.Refresh(t.Context(), "1", "b")), claims.ErrNotOwned, "refresh by another")
+	wantErr(t, errOf(m.Refresh(t.Context(), "2", "a")), claims.ErrNotOwned, "refresh of what nobody has")
 	wantStory(t, dir, "acquired 1 a", "acquired 1 a")
 	// meta.json is read each time.
 	write(t, dir+"/meta.json", `{"lock_timeout":"1h"}`)
@@ -100,23 +94,15 @@ func TestTwice(t *testing.T) {
 	if !errors.Is(err, claims.ErrNotOwned) || !errors.As(err, &notOwned) || notOwned.Claim == nil || notOwned.Claim.Owner != "a" {
 		t.Errorf("release by another: %v", err)
 	}
-	if !exists(lockFile(dir, "1")) {
-		t.Error("a refused release has removed the file")
-	}
-	if err := m.Release(t.Context(), "1", "a"); err != nil {
-		t.Error(err)
-	}
-	if err := m.Release(t.Context(), "1", "a"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("released twice: %v", err)
-	}
+	that(t, exists(lockFile(dir, "1")), "a refused release has removed the file")
+	noErr(t, m.Release(t.Context(), "1", "a"))
+	wantErr(t, m.Release(t.Context(), "1", "a"), claims.ErrNotOwned, "released twice")
 	wantStory(t, dir, "acquired 1 a", "released 1 a")
 
 	// An expired claim can still be released, once.
 	claim(t, m, "1", "a")
 	c.add(time.Hour)
-	if err := m.Release(t.Context(), "1", "a"); err != nil {
-		t.Errorf("release of an expired claim: %v", err)
-	}
+	noErr(t, m.Release(t.Context(), "1", "a"), "release of an expired claim")
 	if ended, err := m.Reap(t.Context()); err != nil || len(ended) != 0 {
 		t.Errorf("reaped what was released: %v, %v", ended, err)
 	}
@@ -129,9 +115,7 @@ func TestClockSetBack(t *testing.T) {
 	claim(t, m, "1", "a")
 	claim(t, m, "2", "a")
 	c.add(-time.Hour)
-	if _, err := m.Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
-		t.Errorf("claim with the clock set back: %v", err)
-	}
+	wantErr(t, errOf(m.Claim(t.Context(), "1", "b")), claims.ErrClaimed, "claim with the clock set back")
 	if ended, err := m.Reap(t.Context()); err != nil || len(ended) != 0 {
 		t.Errorf("reaped with the clock set back: %v, %v", ended, err)
 	}
@@ -142,9 +126,7 @@ func TestClockSetBack(t *testing.T) {
 		t.Errorf("refreshed with the clock set back: %v, %v", active, err)
 	}
 	for _, node := range []string{"1", "2"} {
-		if err := m.Release(t.Context(), node, "a"); err != nil {
-			t.Error(err)
-		}
+		noErr(t, m.Release(t.Context(), node, "a"))
 	}
 	if active, err := manager(dir, c).Active(); err != nil || len(active) != 0 || len(inFiles(t, dir)) != 0 {
 		t.Errorf("afterwards: %v, %v, files %v", active, err, inFiles(t, dir))
@@ -157,12 +139,8 @@ func TestReleaseOfFuture(t *testing.T) {
 	dir, _, m := proof(t)
 	foreign(t, dir, "1", "a", start.Add(time.Minute), start.Add(time.Hour))
 	check(t, m.Release(t.Context(), "1", "a"))
-	if err := m.Release(t.Context(), "1", "a"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("released twice: %v", err)
-	}
-	if exists(lockFile(dir, "1")) {
-		t.Error("the file is still there")
-	}
+	wantErr(t, m.Release(t.Context(), "1", "a"), claims.ErrNotOwned, "released twice")
+	that(t, !exists(lockFile(dir, "1")), "the file is still there")
 	wantStory(t, dir, "released 1 a")
 }
 
@@ -173,11 +151,9 @@ func TestOrder(t *testing.T) {
 	for _, i := range []int{3, 6, 0, 5, 2, 4, 1} {
 		claim(t, m, want[i], "a")
 	}
-	active, err := m.Active()
-	check(t, err)
+	active := must(m.Active())(t)
 	c.add(time.Hour)
-	ended, err := m.Reap(t.Context())
-	check(t, err)
+	ended := must(m.Reap(t.Context()))(t)
 	for i, node := range want {
 		if active[i].NodeID != node || ended[i].NodeID != node {
 			t.Errorf("number %d is %s, and %s, want %s", i, active[i].NodeID, ended[i].NodeID, node)
@@ -192,9 +168,7 @@ func TestLedgerReplaced(t *testing.T) {
 	claim(t, m, "1", "a")
 	claim(t, m, "2", "a")
 	check(t, errors.Join(os.RemoveAll(dir+"/ledger"), os.RemoveAll(dir+"/locks")))
-	if _, err := m.Claim(t.Context(), "3", "a"); err == nil {
-		t.Error("decided on a ledger that is there no more")
-	}
+	that(t, errOf(m.Claim(t.Context(), "3", "a")) != nil, "decided on a ledger that is there no more")
 	claim(t, m, "1", "b")
 	wantStory(t, dir, "acquired 1 b")
 }
@@ -204,9 +178,7 @@ func TestReleaseAfterClockSetBack(t *testing.T) {
 	dir, c, m := proof(t)
 	claim(t, m, "1", "a")
 	c.add(time.Minute)
-	if _, err := m.Refresh(t.Context(), "1", "a"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf(m.Refresh(t.Context(), "1", "a")))
 	c.add(-time.Second)
 	check(t, m.Release(t.Context(), "1", "a"))
 	if all := events(t, dir); all[2].Timestamp.Before(all[1].Timestamp) {

@@ -27,13 +27,9 @@ func TestForeignFile(t *testing.T) {
 	foreign(t, dir, "1", "them", start, end)
 	text := read(t, lockFile(dir, "1"))
 	for _, owner := range []string{"us", "them"} {
-		if _, err := m.Claim(t.Context(), "1", owner); !errors.Is(err, claims.ErrClaimed) {
-			t.Errorf("claim by %s: %v", owner, err)
-		}
+		wantErr(t, errOf(m.Claim(t.Context(), "1", owner)), claims.ErrClaimed, "claim by", owner)
 	}
-	if err := m.Release(t.Context(), "1", "us"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("release by another: %v", err)
-	}
+	wantErr(t, m.Release(t.Context(), "1", "us"), claims.ErrNotOwned, "release by another")
 	if active, err := m.Active(); err != nil || len(active) != 1 || active[0].Owner != "them" {
 		t.Errorf("active: %v, %v", active, err)
 	}
@@ -44,20 +40,14 @@ func TestForeignFile(t *testing.T) {
 	c.at = end
 	for i := range 3 {
 		ended, err := manager(dir, c).Reap(t.Context())
-		if err != nil || len(ended) != max(0, 1-i) {
-			t.Errorf("reaped %v, %v", ended, err)
-		}
+		that(t, err == nil && len(ended) == max(0, 1-i), "reaped %v, %v", ended, err)
 	}
-	if exists(lockFile(dir, "1")) {
-		t.Error("the file is still there")
-	}
+	that(t, !exists(lockFile(dir, "1")), "the file is still there")
 	wantStory(t, dir, "acquired 2 us", "reaped 1 them")
 
 	c.add(1)
 	foreign(t, dir, "1", "them", c.at, c.at.Add(time.Minute)) // again, and later
-	if _, err := m.Refresh(t.Context(), "1", "them"); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(m.Refresh(t.Context(), "1", "them")))
 	if err := m.Release(t.Context(), "1", "them"); err != nil || exists(lockFile(dir, "1")) {
 		t.Errorf("release by its owner: %v", err)
 	}
@@ -81,9 +71,7 @@ func TestForeignFile_ClockSetBack(t *testing.T) {
 	foreign(t, dir, "1", "them", c.at, c.at.Add(time.Minute))
 	text := read(t, lockFile(dir, "1"))
 	for _, m := range []*claims.Manager{m, manager(dir, c)} {
-		if _, err := m.Claim(t.Context(), "1", "us"); !errors.Is(err, claims.ErrClaimed) {
-			t.Errorf("claim: %v", err)
-		}
+		wantErr(t, errOf(m.Claim(t.Context(), "1", "us")), claims.ErrClaimed, "claim")
 		if _, err := m.Reap(t.Context()); err != nil || read(t, lockFile(dir, "1")) != text {
 			t.Errorf("reaped: %v", err)
 		}
@@ -101,23 +89,13 @@ func TestHostileFileOfClaim(t *testing.T) {
 	if c, ok, err := m.IsClaimed("1"); err != nil || !ok || c.Owner != "a" {
 		t.Errorf("IsClaimed: %v, %v, %v", c, ok, err)
 	}
-	if _, err := m.Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
-		t.Errorf("claim: %v", err)
-	}
+	wantErr(t, errOf(m.Claim(t.Context(), "1", "b")), claims.ErrClaimed, "claim")
 	claim(t, m, "2", "a")
-	if err := m.Release(t.Context(), "2", "a"); err != nil {
-		t.Error(err)
-	}
+	noErr(t, m.Release(t.Context(), "2", "a"))
 	_, err := m.Reap(t.Context())
-	if !errors.Is(err, claims.ErrFiles) || !strings.Contains(err.Error(), lockFile(dir, "1")) {
-		t.Errorf("Reap: %v", err)
-	}
-	if _, err := m.Refresh(t.Context(), "1", "a"); !errors.Is(err, claims.ErrFiles) {
-		t.Errorf("Refresh: %v", err)
-	}
-	if got := read(t, lockFile(dir, "1")); got != "garbage" {
-		t.Errorf("the file was replaced: %q", got)
-	}
+	that(t, errors.Is(err, claims.ErrFiles) && strings.Contains(err.Error(), lockFile(dir, "1")), "Reap: %v", err)
+	wantErr(t, errOf(m.Refresh(t.Context(), "1", "a")), claims.ErrFiles, "Refresh")
+	equal(t, read(t, lockFile(dir, "1")), "garbage", "the file was replaced")
 	check(t, os.Remove(lockFile(dir, "1")))
 	if _, err := m.Reap(t.Context()); err != nil || !same(inFiles(t, dir)["1"], replay(t, dir)["1"]) {
 		t.Errorf("it was not repaired: %v, %v", err, inFiles(t, dir))
@@ -143,12 +121,8 @@ func TestNamesIgnored(t *testing.T) {
 	}
 	claim(t, m, "1", "a")
 	c.add(time.Hour)
-	if _, err := m.Reap(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(m.Reap(t.Context())))
 	for _, name := range names {
-		if read(t, filepath.Join(dir, "locks", name)) != "garbage" {
-			t.Errorf("%s was touched", name)
-		}
+		equal(t, read(t, filepath.Join(dir, "locks", name)), "garbage", name, "was touched")
 	}
 }

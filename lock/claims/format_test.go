@@ -20,14 +20,10 @@ func TestFormat(t *testing.T) {
 	}
 	c.add(time.Minute)
 	check(t, m.Release(t.Context(), "1.2.3", "agent-7"))
-	if exists(lockFile(dir, "1.2.3")) {
-		t.Error("the file is still there after the release")
-	}
+	that(t, !exists(lockFile(dir, "1.2.3")), "the file is still there after the release")
 	claim(t, m, "1.2.3", "agent-7")
 	c.add(claims.DefaultLifetime)
-	if _, err := m.Reap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errOf(m.Reap(t.Context())))
 	for n, name := range map[int]string{1: "lock_acquired.json", 2: "lock_released.json", 4: "lock_reaped.json"} {
 		got := read(t, filepath.Join(dir, "ledger", fmt.Sprintf("event-%06d.json", n)))
 		if want := read(t, filepath.Join("testdata", name)); got+"\n" != want {
@@ -52,29 +48,20 @@ func TestOtherProgramsEvents(t *testing.T) {
 	} {
 		appendRaw(t, dir, event)
 	}
-	active, err := m.Active()
-	check(t, err)
+	active := must(m.Active())(t)
 	at := func(s string) time.Time { d, _ := time.Parse(time.RFC3339Nano, s); return d }
 	want := []claims.Claim{
 		{NodeID: "1.2.3", Owner: "agent-uuid-1234", AcquiredAt: at("2024-01-15T10:30:00Z"), ExpiresAt: at("2024-01-15T10:35:00Z")},
 		{NodeID: "1.10", Owner: "b", AcquiredAt: at("2024-01-15T10:30:00Z"), ExpiresAt: at("2024-01-15T10:35:00.5Z")},
 	}
-	if len(active) != 2 || !same(active[0], want[0]) || !same(active[1], want[1]) {
-		t.Errorf("active: %v, want %v", active, want)
-	}
-	if _, err := m.Reap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	that(t, len(active) == 2 && same(active[0], want[0]) && same(active[1], want[1]), "active: %v, want %v", active, want)
+	check(t, errOf(m.Reap(t.Context())))
 	if got := inFiles(t, dir); !maps.EqualFunc(got, map[string]claims.Claim{"1.2.3": want[0], "1.10": want[1]}, same) {
 		t.Errorf("files: %v", got)
 	}
 	// They are its claims still: it refreshes and releases them through us, too.
-	if _, err := m.Refresh(t.Context(), "1.2.3", "agent-uuid-1234"); err != nil {
-		t.Error(err)
-	}
-	if err := m.Release(t.Context(), "1.10", "b"); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(m.Refresh(t.Context(), "1.2.3", "agent-uuid-1234")))
+	noErr(t, m.Release(t.Context(), "1.10", "b"))
 }
 
 // TestOtherProgramsFile: a file with further fields is a claim.
@@ -101,8 +88,6 @@ func TestFormat_UTC(t *testing.T) {
 	m.Now = func() time.Time { return c.now().In(time.FixedZone("", 2*60*60)) }
 	claim(t, m, "1", "a")
 	for _, text := range []string{read(t, filepath.Join(dir, "ledger", "event-000001.json")), read(t, lockFile(dir, "1"))} {
-		if !strings.Contains(text, `"2024-01-15T10:30:00.123456789Z"`) || strings.Contains(text, "+02:00") {
-			t.Errorf("%s", text)
-		}
+		that(t, strings.Contains(text, `"2024-01-15T10:30:00.123456789Z"`) && !strings.Contains(text, "+02:00"), "%s", text)
 	}
 }

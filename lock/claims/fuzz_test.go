@@ -47,9 +47,7 @@ func FuzzEvents(f *testing.F) {
 			t.Errorf("looking changed\n%v to\n%v", all, after)
 		}
 		if err != nil {
-			if !errors.Is(err, ledger.ErrDamaged) || !strings.Contains(err.Error(), "event-00000") {
-				t.Errorf("the error is %v", err)
-			}
+			that(t, errors.Is(err, ledger.ErrDamaged) && strings.Contains(err.Error(), "event-00000"), "the error is %v", err)
 			if _, err := m.Claim(t.Context(), "7", "c"); !errors.Is(err, ledger.ErrDamaged) || len(events(t, dir)) != 3 {
 				t.Errorf("claimed: %v", err)
 			}
@@ -61,9 +59,7 @@ func FuzzEvents(f *testing.F) {
 		for _, c := range active {
 			got[c.NodeID] = c
 		}
-		if !maps.EqualFunc(got, want, same) {
-			t.Errorf("active:\n%v, want\n%v\nof %s, %s", got, want, one, two)
-		}
+		that(t, maps.EqualFunc(got, want, same), "active:\n%v, want\n%v\nof %s, %s", got, want, one, two)
 		// Whoever claims next has what nobody has, and nothing else.
 		_, had := want["1"]
 		if _, err := m.Claim(t.Context(), "1", "c"); had != errors.Is(err, claims.ErrClaimed) || !had && err != nil {
@@ -84,15 +80,13 @@ func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"node_id":"8","owner":"x"}`), []byte(`{"format":1,"sequence":1,"state":{"claims":[]}}`), []byte(`{`))
 	f.Add([]byte(""), []byte("\x00"), []byte("[]"))
 	for _, name := range []string{"testdata/snapshot", "testdata/snapshot-later"} {
-		text, err := os.ReadFile(name)
-		check(f, err)
+		text := must(os.ReadFile(name))(f)
 		f.Add([]byte("{"), text, []byte(`{"lock_timeout":"1h"}`))
 	}
 	f.Fuzz(func(t *testing.T, file, snapshot, meta []byte) {
 		dir, c, m := proof(t)
 		mine := claim(t, m, "1", "a")
-		plain, err := manager(dir, c).Active()
-		check(t, err)
+		plain := must(manager(dir, c).Active())(t)
 		write(t, snapshotFile(dir), string(snapshot))
 		if active, err := manager(dir, c).Active(); err != nil || !slices.EqualFunc(active, plain, same) {
 			t.Errorf("with the snapshot %v, %v; without %v", active, err, plain)
@@ -129,11 +123,9 @@ func lying(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"*.json", "locks/*", "ledger/event-*"} {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
-		check(t, err)
+		paths := must(filepath.Glob(filepath.Join(dir, pattern)))(t)
 		for _, path := range paths {
-			name, err := filepath.Rel(dir, path)
-			check(t, err)
+			name := must(filepath.Rel(dir, path))(t)
 			all[filepath.ToSlash(name)] = read(t, path)
 		}
 	}
@@ -154,9 +146,7 @@ func FuzzNode(f *testing.F) {
 		got, err := m.Claim(t.Context(), node, owner)
 		all := lying(t, dir)
 		if err != nil {
-			if len(all) > 0 {
-				t.Errorf("%q by %q is refused (%v), and there is %v", node, owner, err, all)
-			}
+			that(t, len(all) == 0, "%q by %q is refused (%v), and there is %v", node, owner, err, all)
 			return
 		}
 		if got.NodeID != node || got.Owner != owner || len(all) != 2 || all["locks/"+node+".lock"] == "" || !slices.Equal(story(t, dir), []string{"acquired " + node + " " + owner}) {

@@ -64,9 +64,7 @@ func TestHostileFiles(t *testing.T) {
 			}
 			wantStory(t, dir, "acquired 2 a", "reaped 2 a")
 			after, err := os.Lstat(path)
-			if err != nil || !os.SameFile(before, after) || before.Size() != after.Size() {
-				t.Errorf("it was touched: %v", err)
-			}
+			that(t, err == nil && os.SameFile(before, after) && before.Size() == after.Size(), "it was touched: %v", err)
 			check(t, os.RemoveAll(path))
 			claim(t, m, "1", "a")
 		})
@@ -94,8 +92,6 @@ func TestTimeoutNotRegular(t *testing.T) {
 		if _, err := m.Claim(t.Context(), "1", "a"); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if exists(filepath.Join(dir, "ledger")) {
-			t.Errorf("%s: something was written", name)
-		}
+		that(t, !exists(filepath.Join(dir, "ledger")), "%s: something was written", name)
 	}
 }

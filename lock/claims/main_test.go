@@ -31,10 +31,21 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	play   = testkit.Start
-	check  = testkit.Check
-	exists = testkit.Exists
+	play    = testkit.Start
+	check   = testkit.Check
+	that    = testkit.That
+	errOf   = testkit.ErrOf
+	noErr   = testkit.NoErr
+	wantErr = testkit.WantErr
+	exists  = testkit.Exists
 )
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 // agent does what it is told, at the fixed time, or as much later as it is told.
 func agent(dir string, orders *bufio.Scanner) {
@@ -107,9 +118,7 @@ func manager(dir string, c *clock) *claims.Manager {
 
 func claim(t *testing.T, m *claims.Manager, node, owner string) claims.Claim {
 	t.Helper()
-	c, err := m.Claim(t.Context(), node, owner)
-	check(t, err)
-	return c
+	return must(m.Claim(t.Context(), node, owner))(t)
 }
 
 func lockFile(dir, node string) string { return filepath.Join(dir, "locks", node+".lock") }
@@ -122,9 +131,7 @@ func write(t *testing.T, path, contents string) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
-	return string(data)
+	return string(must(os.ReadFile(path))(t))
 }
 
 // appendRaw appends an event as another program would.

@@ -84,9 +84,7 @@ func (w *world) step(step int) {
 			w.t.Errorf("step %d: %d were ended, with %d events", step, len(ended), got)
 		}
 		for node, c := range replay(w.t, w.dir) {
-			if !c.ExpiresAt.After(w.clock.now()) {
-				w.t.Errorf("step %d: the claim on %s has expired, and was not reaped", step, node)
-			}
+			that(w.t, c.ExpiresAt.After(w.clock.now()), "step %d: the claim on %s has expired, and was not reaped", step, node)
 		}
 	case 5:
 		name = "another program"
@@ -96,9 +94,7 @@ func (w *world) step(step int) {
 	if !errors.Is(err, want) || want == nil && err != nil {
 		w.t.Errorf("step %d: %s %s by %s: %v, want %v (before: %v)", step, name, node, owner, err, want, before)
 	}
-	if want != nil && len(events(w.t, w.dir)) != n {
-		w.t.Errorf("step %d: %s was refused, and has written an event", step, name)
-	}
+	that(w.t, want == nil || len(events(w.t, w.dir)) == n, "step %d: %s was refused, and has written an event", step, name)
 	w.check(step, name)
 	if w.rand.IntN(3) == 0 {
 		w.crash(files)
@@ -148,10 +144,7 @@ func (w *world) all(fresh bool) []*claims.Manager {
 
 func (w *world) files() map[string]string {
 	files := map[string]string{}
-	paths, err := filepath.Glob(lockFile(w.dir, "[0-9]*"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	paths := must(filepath.Glob(lockFile(w.dir, "[0-9]*")))(w.t)
 	for _, path := range paths {
 		files[path] = read(w.t, path)
 	}
@@ -179,8 +172,6 @@ func (w *world) crash(before map[string]string) {
 	maps.DeleteFunc(want, func(_ string, c claims.Claim) bool { return !c.ExpiresAt.After(w.clock.now()) })
 	for _, m := range w.all(w.rand.IntN(5) == 0) {
 		active, err := m.Active()
-		if err != nil || len(active) != len(want) {
-			w.t.Errorf("after a crash: active %v, %v, want %v", active, err, want)
-		}
+		that(w.t, err == nil && len(active) == len(want), "after a crash: active %v, %v, want %v", active, err, want)
 	}
 }

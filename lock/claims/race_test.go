@@ -27,9 +27,7 @@ func TestOldViews(t *testing.T) {
 	first := claim(t, a, "1", "a")
 	_, err := b.Claim(t.Context(), "1", "b")
 	var claimed *claims.ClaimedError
-	if !errors.As(err, &claimed) || !same(claimed.Claim, first) {
-		t.Errorf("the second claim: %v", err)
-	}
+	that(t, errors.As(err, &claimed) && same(claimed.Claim, first), "the second claim: %v", err)
 	c.add(claims.DefaultLifetime)
 	for _, m := range []*claims.Manager{a, b} {
 		if _, ok, err := m.IsClaimed("1"); ok || err != nil {
@@ -37,9 +35,7 @@ func TestOldViews(t *testing.T) {
 		}
 	}
 	claim(t, b, "1", "b")
-	if _, err := a.Refresh(t.Context(), "1", "a"); !errors.Is(err, claims.ErrNotOwned) {
-		t.Errorf("refresh after another has claimed: %v", err)
-	}
+	wantErr(t, errOf(a.Refresh(t.Context(), "1", "a")), claims.ErrNotOwned, "refresh after another has claimed")
 	if ended, err := a.Reap(t.Context()); err != nil || len(ended) != 0 {
 		t.Errorf("reaped %v, %v", ended, err)
 	}
@@ -56,15 +52,11 @@ func TestAppendedWithoutLock(t *testing.T) {
 		appendRaw(t, dir, `{"type":"lock_acquired","timestamp":"2024-01-15T10:30:00Z","node_id":"1","owner":"b","expires_at":"2024-01-15T10:35:00Z"}`)
 		return c.now()
 	}
-	if _, err := m.Claim(t.Context(), "1", "a"); !errors.Is(err, ledger.ErrSequenceMismatch) {
-		t.Errorf("claim on an old view: %v", err)
-	}
+	wantErr(t, errOf(m.Claim(t.Context(), "1", "a")), ledger.ErrSequenceMismatch, "claim on an old view")
 	if got := inFiles(t, dir); len(got) != 1 {
 		t.Errorf("files: %v", got)
 	}
-	if _, err := m.Claim(t.Context(), "1", "a"); !errors.Is(err, claims.ErrClaimed) {
-		t.Errorf("the next claim: %v", err)
-	}
+	wantErr(t, errOf(m.Claim(t.Context(), "1", "a")), claims.ErrClaimed, "the next claim")
 	wantStory(t, dir, "acquired 2 a", "acquired 1 b")
 }
 
@@ -136,9 +128,7 @@ func TestClaimantProcesses(t *testing.T) {
 			t.Error(answer)
 		}
 	}
-	if len(winners) != 1 {
-		t.Errorf("%d have it", len(winners))
-	}
+	equal(t, len(winners), 1, "have it")
 	wantStory(t, dir, winners...)
 }
 
@@ -179,9 +169,7 @@ func TestReapers(t *testing.T) {
 			}
 		}
 		for line, n := range times {
-			if n != 1 {
-				t.Errorf("%s: %d times", line, n)
-			}
+			that(t, n == 1, "%s: %d times", line, n)
 		}
 		if len(times) != nodes || ended != nodes || len(inFiles(t, dir)) != 0 {
 			t.Errorf("%d were reaped, by their word %d; want %d; files: %v", len(times), ended, nodes, inFiles(t, dir))
@@ -194,9 +182,7 @@ func TestReapers(t *testing.T) {
 		total := 0
 		together(4, func(int) {
 			ended, err := manager(dir, c).Reap(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			noErr(t, err)
 			mu.Lock()
 			total += len(ended)
 			mu.Unlock()

@@ -89,15 +89,11 @@ func TestReapEveryRefuses(t *testing.T) {
 	c.add(claims.DefaultLifetime)
 	unasked := func(ended []claims.Claim, err error) { t.Errorf("reported: %v, %v", ended, err) }
 	for _, interval := range []time.Duration{0, -1} {
-		if err := m.ReapEvery(t.Context(), interval, unasked); !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("interval %v: %v", interval, err)
-		}
+		wantErr(t, m.ReapEvery(t.Context(), interval, unasked), lock.ErrInvalidName, "interval", interval)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.ReapEvery(ctx, time.Hour, unasked); !errors.Is(err, context.Canceled) {
-		t.Errorf("under a context that has ended: %v", err)
-	}
+	wantErr(t, m.ReapEvery(ctx, time.Hour, unasked), context.Canceled, "under a context that has ended")
 }
 
 // TestReapEvery_LastReport: what was ended is told, also if the context has ended by then: nobody
@@ -136,7 +132,5 @@ func TestReapEveryWaits(t *testing.T) {
 		cancel()
 		return <-ended
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
-	}
+	wantErr(t, err, context.Canceled, "it ended with")
 }

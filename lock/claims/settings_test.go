@@ -67,9 +67,7 @@ func TestLifetime(t *testing.T) {
 				}
 				wantStory(t, dir, "acquired 2 a", "acquired 3 a")
 			}
-			if err := m.Release(t.Context(), "2", "a"); err != nil {
-				t.Errorf("release: %v", err)
-			}
+			noErr(t, m.Release(t.Context(), "2", "a"), "release")
 			c.add(2 * time.Hour)
 			if ended, err := m.Reap(t.Context()); err != nil || len(ended) == 0 {
 				t.Errorf("reaped %v, %v", ended, err)
@@ -92,9 +90,7 @@ func TestNames(t *testing.T) {
 			errs = append(errs, err)
 		}
 		for _, err := range errs {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("node %.50q, owner %.50q: %v", node, owner, err)
-			}
+			that(t, errors.Is(err, lock.ErrInvalidName), "node %.50q, owner %.50q: %v", node, owner, err)
 		}
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 			t.Errorf("node %.50q, owner %.50q: written: %v, %v", node, owner, entries, err)
@@ -133,9 +129,7 @@ func TestSettings(t *testing.T) {
 		_, reapErr := m.Reap(t.Context())
 		_, activeErr := m.Active()
 		for _, err := range []error{claimErr, reapErr, activeErr, m.Release(t.Context(), "1", "a")} {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("%s: %v", name, err)
-			}
+			wantErr(t, err, lock.ErrInvalidName, name)
 		}
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
@@ -151,12 +145,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("a folder that is missing: %v", err)
 		}
 	}
-	if exists(missing.Dir) {
-		t.Error("the folder was made")
-	}
-	if _, err := missing.Claim(t.Context(), "1", "a"); err != nil {
-		t.Errorf("the first claim of a proof: %v", err)
-	}
+	that(t, !exists(missing.Dir), "the folder was made")
+	noErr(t, errOf(missing.Claim(t.Context(), "1", "a")), "the first claim of a proof")
 	nowhere := &claims.Manager{Dir: filepath.Join(dir, "no", "proof")}
 	if _, err := nowhere.Claim(t.Context(), "1", "a"); !errors.Is(err, fs.ErrNotExist) || exists(filepath.Join(dir, "no")) {
 		t.Errorf("a folder that is nowhere: %v", err)

@@ -14,9 +14,7 @@ import (
 func TestSnapshot_FIFO(t *testing.T) {
 	dir, c := snapshotted(t)
 	check(t, errors.Join(os.Remove(snapshotFile(dir)), syscall.Mkfifo(snapshotFile(dir), 0o644)))
-	if used(t, dir, c, "1") {
-		t.Error("used")
-	}
+	that(t, !used(t, dir, c, "1"), "used")
 	claim(t, manager(dir, c), "2", "b")
 	fill(t, dir, last+2)
 	_, err := manager(dir, c).Reap(t.Context())
@@ -48,9 +46,7 @@ func TestSnapshot_DiskFull(t *testing.T) {
 	}
 	check(t, os.Remove(filepath.Join(dir, "room")))
 	claim(t, manager(dir, c), "3", "b")
-	if !exists(snapshotFile(dir)) {
-		t.Error("no snapshot, though there is room")
-	}
+	that(t, exists(snapshotFile(dir)), "no snapshot, though there is room")
 }
 
 // TestSnapshot_ReadOnly: a snapshot serves who may read and not write.
@@ -66,7 +62,5 @@ func TestSnapshot_ReadOnly(t *testing.T) {
 	}
 	write(t, eventFile(dir, 50), corrupt["no owner"])
 	check(t, os.Chmod(filepath.Join(dir, "ledger"), 0o555))
-	if answer := a.Say("look"); answer != "ok 0" {
-		t.Errorf("look: %s", answer)
-	}
+	equal(t, a.Say("look"), "ok 0", "look")
 }

@@ -46,8 +46,7 @@ func snapshotted(t *testing.T) (dir string, c *clock) {
 	t.Helper()
 	dir, c, m := proof(t)
 	fill(t, dir, last)
-	_, err := m.Reap(t.Context())
-	check(t, err)
+	check(t, errOf(m.Reap(t.Context())))
 	if !exists(snapshotFile(dir)) {
 		t.Fatal("no snapshot was left")
 	}
@@ -84,9 +83,7 @@ func TestSnapshot_GoldenRead(t *testing.T) {
 	for _, name := range []string{"snapshot", "snapshot-later"} {
 		dir, c := snapshotted(t)
 		write(t, snapshotFile(dir), read(t, "testdata/"+name))
-		if !used(t, dir, c, "1") {
-			t.Errorf("%s is not used", name)
-		}
+		that(t, used(t, dir, c, "1"), "%s is not used", name)
 	}
 }
 
@@ -100,8 +97,7 @@ func edit(t *testing.T, dir, field string, change func(value json.RawMessage) st
 		t.Fatalf("%s stays %s", field, changed)
 	}
 	fields[field] = json.RawMessage(changed)
-	data, err := json.Marshal(fields)
-	check(t, err)
+	data := must(json.Marshal(fields))(t)
 	write(t, snapshotFile(dir), string(data))
 }
 
@@ -157,8 +153,7 @@ var unfit = map[string]func(t *testing.T, dir string){
 	},
 
 	"last event changed": func(t *testing.T, dir string) {
-		info, err := os.Stat(eventFile(dir, last))
-		check(t, err)
+		info := must(os.Stat(eventFile(dir, last)))(t)
 		write(t, eventFile(dir, last), `{"n":102}`)
 		check(t, os.Chtimes(eventFile(dir, last), info.ModTime(), info.ModTime()))
 	},
@@ -185,16 +180,11 @@ func TestSnapshot_Unfit(t *testing.T) {
 			if name == "last event damaged" {
 				write(t, eventFile(dir, last), `{"n":"repaired"}`)
 			}
-			if _, err := manager(dir, c).Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
-				t.Errorf("the claim of a is not known: %v", err)
-			}
+			wantErr(t, errOf(manager(dir, c).Claim(t.Context(), "1", "b")), claims.ErrClaimed, "the claim of a is not known")
 			claim(t, manager(dir, c), "2", "b")
 			fill(t, dir, last+2)
-			_, err := manager(dir, c).Reap(t.Context())
-			check(t, err)
-			if got, want := used(t, dir, c, "1", "2"), name != "a folder"; got != want {
-				t.Errorf("the next one is used: %v", got)
-			}
+			check(t, errOf(manager(dir, c).Reap(t.Context())))
+			equal(t, used(t, dir, c, "1", "2"), name != "a folder", "the next one is used")
 		})
 	}
 }
@@ -224,9 +214,7 @@ func TestSnapshot_When(t *testing.T) {
 	}
 	fill(t, dir, 99)
 	claim(t, m, "5", "a") // with event 1 it makes two claims
-	if exists(snapshotFile(dir)) {
-		t.Error("a snapshot of 99 events")
-	}
+	that(t, !exists(snapshotFile(dir)), "a snapshot of 99 events")
 	fill(t, dir, 102)
 	if _, err := m.Active(); err != nil || exists(snapshotFile(dir)) {
 		t.Errorf("a reader has left a snapshot, or %v", err)
@@ -263,9 +251,7 @@ func TestSnapshot_NotWritten(t *testing.T) {
 		if got, _ := filepath.Glob(filepath.Join(dir, "ledger", ".event-*")); len(got) > 0 && name == ".claims" {
 			t.Errorf("%q is left", got)
 		}
-		if name != ".claims" && exists(snapshotFile(dir)) {
-			t.Error("written all the same")
-		}
+		that(t, name == ".claims" || !exists(snapshotFile(dir)), "written all the same")
 	}
 }
 
@@ -306,8 +292,7 @@ func TestSnapshot_AsReplayed(t *testing.T) {
 			n++
 			write(t, eventFile(dir, n), `{"type":"other"}`)
 		}
-		got, err := m.State()
-		check(t, err)
+		got := must(m.State())(t)
 		hidden := snapshotFile(dir) + "-hidden"
 		if !exists(snapshotFile(dir)) {
 			continue
@@ -341,10 +326,8 @@ func TestSnapshot_Small(t *testing.T) {
 	var sizes []int64
 	for n := 0; n < 2000; {
 		n = over(t, dir, n, 200)
-		_, err := m.Reap(t.Context())
-		check(t, err)
-		info, err := os.Stat(snapshotFile(dir))
-		check(t, err)
+		check(t, errOf(m.Reap(t.Context())))
+		info := must(os.Stat(snapshotFile(dir)))(t)
 		sizes = append(sizes, info.Size())
 	}
 	if first, last := sizes[0], sizes[len(sizes)-1]; last > first*5/4 { // numbers get longer

@@ -27,8 +27,7 @@ func init() {
 // it can reach.
 func unprivileged(t *testing.T) (dir string, a *testkit.Child) {
 	t.Helper()
-	top, err := os.MkdirTemp("", "claims")
-	check(t, err)
+	top := must(os.MkdirTemp("", "claims"))(t)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	dir = filepath.Join(top, "proof")
 	check(t, errors.Join(os.Chmod(top, 0o755), os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)))
@@ -54,9 +53,7 @@ func TestLocksNotWritable(t *testing.T) {
 		{"later 5m", "ok 0"},
 		{"claim 2 b", "files"}, // reaps the expired one
 	} {
-		if answer := a.Say(step.order); answer != step.want {
-			t.Errorf("%s: %s, want %s", step.order, answer, step.want)
-		}
+		equal(t, a.Say(step.order), step.want, step.order)
 	}
 	want := []string{"acquired 1 a", "acquired 2 a", "acquired 3 a", "released 1 a", "reaped 2 a", "acquired 2 b"}
 	wantStory(t, dir, want...)
@@ -65,9 +62,7 @@ func TestLocksNotWritable(t *testing.T) {
 	}
 	// The files are as several crashes would have left them. What was released is free.
 	check(t, os.Chmod(locks, 0o755))
-	if answer := a.Say("claim 1 b"); answer != "ok 0" {
-		t.Errorf("the next claim: %s", answer)
-	}
+	equal(t, a.Say("claim 1 b"), "ok 0", "the next claim")
 	wantStory(t, dir, append(want, "acquired 1 b")...)
 	if got := inFiles(t, dir); !maps.EqualFunc(got, replay(t, dir), same) {
 		t.Errorf("files: %v, want %v", got, replay(t, dir))
@@ -87,9 +82,7 @@ func TestFolderNotWritable(t *testing.T) {
 			t.Errorf("%s: %s", order, answer)
 		}
 	}
-	if answer := a.Say("look"); answer != "ok 0" {
-		t.Errorf("look: %s", answer)
-	}
+	equal(t, a.Say("look"), "ok 0", "look")
 	wantStory(t, dir, "acquired 1 a")
 	check(t, os.Chmod(filepath.Join(dir, "locks"), 0))
 	if answer := a.Say("look"); !strings.HasPrefix(answer, "error:") {
@@ -107,7 +100,5 @@ func TestLocksIsNoFolder(t *testing.T) {
 		t.Errorf("%v, %d events", err, len(events(t, dir)))
 	}
 	check(t, errors.Join(os.Remove(path), os.Symlink("nowhere", path)))
-	if _, err := m.Claim(t.Context(), "1", "a"); !errors.Is(err, claims.ErrFiles) {
-		t.Errorf("locks leads nowhere: %v", err)
-	}
+	wantErr(t, errOf(m.Claim(t.Context(), "1", "a")), claims.ErrFiles, "locks leads nowhere")
 }

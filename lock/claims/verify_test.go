@@ -1,7 +1,6 @@
 package claims_test
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -15,9 +14,7 @@ func verified(t *testing.T, m *claims.Manager) (paths []string) {
 	t.Helper()
 	for p, err := range m.Verify(nil) {
 		check(t, err)
-		if p.What == "" || p.Next == "" {
-			t.Errorf("%+v", p)
-		}
+		that(t, p.What != "" && p.Next != "", "%+v", p)
 		paths = append(paths, p.Path)
 	}
 	return paths
@@ -44,9 +41,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("got %q, want %q; %d shown", got, want, shown)
 	}
 	for _, err := range (&claims.Manager{}).Verify(nil) {
-		if err == nil {
-			t.Error("no folder is named, and no error")
-		}
+		that(t, err != nil, "no folder is named, and no error")
 	}
 }
 
@@ -77,13 +72,9 @@ func TestVerify_Snapshot(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		write(t, eventFile(dir, n), `null`)
 	}
-	if _, err := manager(dir, c).Claim(t.Context(), "1", "b"); !errors.Is(err, claims.ErrClaimed) {
-		t.Errorf("by the snapshot: %v", err)
-	}
+	wantErr(t, errOf(manager(dir, c).Claim(t.Context(), "1", "b")), claims.ErrClaimed, "by the snapshot")
 	for p, err := range m.Verify(nil) {
-		if err != nil || p.Path != snapshotFile(dir) || !strings.Contains(p.Next, "remove") {
-			t.Errorf("%+v, %v", p, err)
-		}
+		that(t, err == nil && p.Path == snapshotFile(dir) && strings.Contains(p.Next, "remove"), "%+v, %v", p, err)
 		check(t, os.Remove(p.Path))
 	}
 	check(t, os.Remove(lockFile(dir, "1"))) // without events it counts as another program's

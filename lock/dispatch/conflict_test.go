@@ -29,8 +29,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 	if said := startChild(t, dir).Say(id); !strings.HasPrefix(said, "error: dispatch: held by pid ") {
 		t.Errorf("a third process: %s", said)
 	}
-	free, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), other)
-	check(t, err)
+	free := must(dispatch.Locks{Dir: dir}.Acquire(t.Context(), other))(t)
 	release(t, free, dispatch.OutcomeReleased)
 
 	if said := holder.Say("release"); said != "released <nil>" {
@@ -55,9 +54,7 @@ func TestAcquire_NoStealByAge(t *testing.T) {
 	if c.Holder == nil || c.Holder.PID != live || c.Holder.CreatedAt != "2001-02-03T04:05:06.789Z" {
 		t.Errorf("holder is %+v", c.Holder)
 	}
-	if !strings.Contains(c.Detail, "file written 2001-02-03T04:05:06.000Z") {
-		t.Errorf("no age in: %s", c.Detail)
-	}
+	contains(t, c.Detail, "file written 2001-02-03T04:05:06.000Z", "no age in")
 	put(t, lockPath(dir), foreign(t, fields{"pid": live, "createdAt": "2001-02-03T06:05:06.789+02:00"}))
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.CreatedAt != "2001-02-03T04:05:06.789Z" {
 		t.Errorf("of another zone: holder is %+v", c.Holder)
@@ -91,8 +88,7 @@ func TestAcquire_ReclaimsOfAnyYear(t *testing.T) {
 
 // TestAcquire_OtherHostNeverReclaimed: a pid of another host says nothing here.
 func TestAcquire_OtherHostNeverReclaimed(t *testing.T) {
-	host, err := os.Hostname()
-	check(t, err)
+	host := must(os.Hostname())(t)
 	for _, name := range []string{"elsewhere", host + "x", strings.ToUpper(host) + ".example"} {
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, fields{"hostname": name}))
@@ -113,13 +109,9 @@ func TestAcquire_PIDReuseObservable(t *testing.T) {
 		GardenID: id, PID: os.Getpid(), Hostname: host, CreatedAt: "2001-02-03T04:05:06.789Z",
 		Nonce: "00ff00ff00ff00ff", Owner: "entwurf_v2", LockPath: lockPath(dir), // and not the path that it names
 	}
-	if c.Holder == nil || *c.Holder != want {
-		t.Errorf("holder is %+v, want %+v", c.Holder, want)
-	}
+	that(t, c.Holder != nil && *c.Holder == want, "holder is %+v, want %+v", c.Holder, want)
 	for _, part := range []string{fmt.Sprint("pid ", os.Getpid()), host, want.CreatedAt, "by hand"} {
-		if !strings.Contains(c.Detail, part) {
-			t.Errorf("no %q in: %s", part, c.Detail)
-		}
+		that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 	}
 	release(t, c.Holder, dispatch.OutcomeNotOwned) // what a conflict shows is not ours
 }
@@ -175,9 +167,7 @@ func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
 				t.Errorf("holder is %+v, want none", *c.Holder)
 			}
 			for _, part := range []string{"file written 2001-02-03", "by hand"} {
-				if !strings.Contains(c.Detail, part) {
-					t.Errorf("no %q in: %s", part, c.Detail)
-				}
+				that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 			}
 		})
 	}
@@ -243,13 +233,9 @@ func TestAcquire_MarkerAge(t *testing.T) {
 	age(t, marker)
 	c := conflict(t, dir)
 	for _, part := range []string{marker + " (marker written 2001-02-03T04:05:06.000Z)", "remove the marker"} {
-		if !strings.Contains(c.Detail, part) {
-			t.Errorf("no %q in: %s", part, c.Detail)
-		}
+		that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 	}
-	if strings.Contains(c.Detail, "file written") {
-		t.Errorf("the claim's age is in: %s", c.Detail)
-	}
+	that(t, !strings.Contains(c.Detail, "file written"), "the claim's age is in: %s", c.Detail)
 }
 
 // TestAcquire_NotAFile: nor is what is no file at all, and nobody hangs on it.

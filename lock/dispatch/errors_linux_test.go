@@ -27,9 +27,7 @@ func wantSystemError(t *testing.T, locks dispatch.Locks, want ...error) {
 		return
 	}
 	var conflict *dispatch.ConflictError
-	if errors.As(err, &conflict) {
-		t.Errorf("%v is no conflict", err)
-	}
+	that(t, !errors.As(err, &conflict), "%v is no conflict", err)
 	for _, w := range want {
 		if errors.Is(err, w) {
 			return
@@ -83,9 +81,7 @@ func TestAcquire_InvalidID(t *testing.T) {
 				if !errors.Is(err, lock.ErrInvalidName) || errors.As(err, &conflict) {
 					t.Errorf("%+v, %v; want %v", claim, err, lock.ErrInvalidName)
 				}
-				if left := contents(t, top); left != "" {
-					t.Errorf("written: %s", left)
-				}
+				equal(t, contents(t, top), "", "written")
 			}
 		})
 	}
@@ -110,9 +106,7 @@ func TestAcquire_ValidID(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if claim.GardenID != good || claim.LockPath != filepath.Join(dir, good+".lock") {
-			t.Errorf("%q: claimed %+v", good, claim)
-		}
+		that(t, claim.GardenID == good && claim.LockPath == filepath.Join(dir, good+".lock"), "%q: claimed %+v", good, claim)
 		var conflict *dispatch.ConflictError
 		if _, err := locks.Acquire(t.Context(), good); !errors.As(err, &conflict) || conflict.Holder == nil || conflict.Holder.GardenID != good {
 			t.Errorf("%q: the second time: %v", good, err)
@@ -145,9 +139,7 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 		put(t, dir, []byte("data"))
 		wantSystemError(t, dispatch.Locks{Dir: dir}, syscall.ENOTDIR)
 		wantSystemError(t, dispatch.Locks{Dir: filepath.Join(dir, "locks")}, syscall.ENOTDIR)
-		if got := string(read(t, dir)); got != "data" {
-			t.Errorf("the file holds %q", got)
-		}
+		equal(t, string(read(t, dir)), "data", "the file holds")
 	})
 	t.Run("a link to nothing for a folder", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "link")
@@ -160,12 +152,8 @@ func TestAcquire_IOErrorIsNoConflict(t *testing.T) {
 		cancel()
 		claim, err := dispatch.Locks{Dir: dir}.Acquire(ctx, id)
 		var conflict *dispatch.ConflictError
-		if !errors.Is(err, context.Canceled) || errors.As(err, &conflict) {
-			t.Errorf("%+v, %v", claim, err)
-		}
-		if left := contents(t, dir); left != "" {
-			t.Errorf("left behind: %s", left)
-		}
+		that(t, errors.Is(err, context.Canceled) && !errors.As(err, &conflict), "%+v, %v", claim, err)
+		equal(t, contents(t, dir), "", "left behind")
 	})
 }
 
@@ -214,7 +202,5 @@ func TestRelease_Fails(t *testing.T) {
 	}
 	release(t, claim, dispatch.OutcomeNotOwned)
 	check(t, os.Chmod(dir, 0o755))
-	if by := takenBy(t, dir); by != evidence.SaysReleased {
-		t.Errorf("taken over by %q", by)
-	}
+	equal(t, takenBy(t, dir), evidence.SaysReleased, "taken over by")
 }

@@ -40,19 +40,14 @@ func TestClaim_OnDisk(t *testing.T) {
 	text := read(t, lockPath(dir))
 	var onDisk map[string]any
 	check(t, json.Unmarshal(text, &onDisk))
-	host, err := os.Hostname()
-	check(t, err)
+	host := must(os.Hostname())(t)
 	for name, want := range map[string]any{
 		"gardenId": id, "pid": float64(os.Getpid()), "hostname": host, "createdAt": claim.CreatedAt,
 		"nonce": claim.Nonce, "owner": "entwurf_v2", "lockPath": lockPath(dir),
 	} {
-		if onDisk[name] != want {
-			t.Errorf("%s is %v, want %v", name, onDisk[name], want)
-		}
+		equal(t, onDisk[name], want, name)
 	}
-	if text[len(text)-1] != '\n' {
-		t.Error("no newline at the end")
-	}
+	equal(t, text[len(text)-1], '\n', "no newline at the end")
 	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`).MatchString(claim.CreatedAt) {
 		t.Errorf("createdAt is %q", claim.CreatedAt)
 	}
@@ -88,16 +83,12 @@ func TestDefaultDir(t *testing.T) {
 	if claim, err := (dispatch.Locks{}).Acquire(t.Context(), id); !errors.Is(err, lock.ErrInvalidName) {
 		t.Errorf("without a folder: %v, %v", claim, err)
 	}
-	dir, err := dispatch.DefaultDir()
-	check(t, err)
+	dir := must(dispatch.DefaultDir())(t)
 	if made, err := os.ReadDir(home); err != nil || len(made) != 0 {
 		t.Errorf("before anything was claimed there are %v (%v)", made, err)
 	}
 	// The folder that it is in need not be there either.
-	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
-	check(t, err)
-	if want := filepath.Join(home, ".pi", "entwurf-v2-locks", id+".lock"); claim.LockPath != want {
-		t.Errorf("lock path is %s, want %s", claim.LockPath, want)
-	}
+	claim := must(dispatch.Locks{Dir: dir}.Acquire(t.Context(), id))(t)
+	equal(t, claim.LockPath, filepath.Join(home, ".pi", "entwurf-v2-locks", id+".lock"), "lock path")
 	release(t, claim, dispatch.OutcomeReleased)
 }

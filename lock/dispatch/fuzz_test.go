@@ -50,8 +50,7 @@ func FuzzClaim(f *testing.F) {
 			for name, value := range changes {
 				claim[name] = value
 			}
-			text, err := json.Marshal(claim)
-			check(f, err)
+			text := must(json.Marshal(claim))(f)
 			f.Add(text)
 		}
 	}
@@ -95,9 +94,7 @@ func FuzzClaim(f *testing.F) {
 		}
 		if err == nil {
 			release(t, claim, dispatch.OutcomeReleased)
-			if left := contents(t, dir); left != "" {
-				t.Errorf("left behind: %s", left)
-			}
+			equal(t, contents(t, dir), "", "left behind")
 			return
 		}
 		if after := contents(t, dir); after != before {
@@ -125,22 +122,17 @@ func FuzzID(f *testing.F) {
 		defer os.RemoveAll(dir)
 		claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
 		if err != nil {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("%q: %v", id, err)
-			}
+			that(t, errors.Is(err, lock.ErrInvalidName), "%q: %v", id, err)
 			if entries, err := os.ReadDir(top); err != nil || len(entries) > 0 {
 				t.Errorf("%q is refused, and there is %v, %v", id, entries, err)
 			}
 			return
 		}
-		entries, err := os.ReadDir(dir)
-		check(t, err)
+		entries := must(os.ReadDir(dir))(t)
 		if got := fmt.Sprint(entries); got != "[- "+id+".lock - "+id+".lock.flock]" || claim.LockPath != filepath.Join(dir, id+".lock") {
 			t.Errorf("%q made %s, at %s", id, got, claim.LockPath)
 		}
-		if !dispatch.DefaultID.MatchString(id) {
-			t.Errorf("%q was taken", id)
-		}
+		that(t, dispatch.DefaultID.MatchString(id), "%q was taken", id)
 		release(t, claim, dispatch.OutcomeReleased)
 	})
 }

@@ -62,7 +62,21 @@ func claimAsTold(locks dispatch.Locks) {
 // become makes this process another user's, with a umask that lets nobody in.
 var become func(uid string) error
 
-var check = testkit.Check
+var (
+	check    = testkit.Check
+	read     = testkit.ReadFile
+	that     = testkit.That
+	errOf    = testkit.ErrOf
+	noErr    = testkit.NoErr
+	contains = testkit.Contains
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 // startChild starts another process that claims.
 func startChild(t *testing.T, dir string) *testkit.Child { return testkit.Start(t, "claimer", dir) }
@@ -84,16 +98,14 @@ type fields map[string]any
 // a field that is changed to nil is left out.
 func foreign(t *testing.T, changes fields) []byte {
 	t.Helper()
-	host, err := os.Hostname()
-	check(t, err)
+	host := must(os.Hostname())(t)
 	claim := fields{
 		"gardenId": id, "pid": noSuchPID, "hostname": host, "createdAt": "2001-02-03T04:05:06.789Z",
 		"nonce": "00ff00ff00ff00ff", "owner": "entwurf_v2", "lockPath": "/elsewhere/" + id + ".lock",
 	}
 	maps.Copy(claim, changes)
 	maps.DeleteFunc(claim, func(_ string, value any) bool { return value == nil })
-	text, err := json.Marshal(claim)
-	check(t, err)
+	text := must(json.Marshal(claim))(t)
 	return append(text, '\n')
 }
 
@@ -114,16 +126,12 @@ func lockPath(dir string) string { return filepath.Join(dir, id+".lock") }
 
 func acquire(t *testing.T, dir string) *dispatch.Claim {
 	t.Helper()
-	claim, err := dispatch.Locks{Dir: dir}.Acquire(t.Context(), id)
-	check(t, err)
-	return claim
+	return must(dispatch.Locks{Dir: dir}.Acquire(t.Context(), id))(t)
 }
 
 func release(t *testing.T, claim *dispatch.Claim, want dispatch.Outcome) {
 	t.Helper()
-	if outcome, err := claim.Release(); err != nil || outcome != want {
-		t.Errorf("release: %q, %v; want %q", outcome, err, want)
-	}
+	equal(t, must(claim.Release())(t), want, "release")
 }
 
 // conflict is that of an id that is not to be had, on which nothing may be changed.
@@ -142,9 +150,7 @@ func conflict(t *testing.T, dir string) *dispatch.ConflictError {
 	if conflict.Reason != "target-locked" || conflict.LockPath != lockPath(dir) {
 		t.Errorf("reason %q, path %q", conflict.Reason, conflict.LockPath)
 	}
-	if !strings.Contains(conflict.Detail, conflict.LockPath) {
-		t.Errorf("the detail does not say where: %s", conflict.Detail)
-	}
+	contains(t, conflict.Detail, conflict.LockPath, "the detail does not say where")
 	if after := contents(t, dir); after != before {
 		t.Errorf("a conflict changed\n%s\nto\n%s", before, after)
 	}
@@ -159,30 +165,19 @@ func taken(t *testing.T, dir string) {
 		t.Errorf("claimed %+v; on disk is %s", claim, text)
 	}
 	release(t, claim, dispatch.OutcomeReleased)
-	if left := contents(t, dir); left != "" {
-		t.Errorf("left behind: %s", left)
-	}
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	check(t, err)
-	return text
+	equal(t, contents(t, dir), "", "left behind")
 }
 
 // contents describes all that is in a folder but the files that bear kernel locks.
 func contents(t *testing.T, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	check(t, err)
+	entries := must(os.ReadDir(dir))(t)
 	var all strings.Builder
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".flock") {
 			continue
 		}
-		info, err := e.Info()
-		check(t, err)
+		info := must(e.Info())(t)
 		fmt.Fprintln(&all, e.Name(), info.Mode(), info.ModTime().UnixNano())
 		if info.Mode().IsRegular() {
 			fmt.Fprintf(&all, "\t%q\n", read(t, filepath.Join(dir, e.Name())))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -32,12 +31,9 @@ func (e *events) Observe(event lock.Event) {
 func takenBy(t *testing.T, dir string) evidence.Evidence {
 	t.Helper()
 	var seen events
-	claim, err := dispatch.Locks{Dir: dir, Observe: seen.Observe}.Acquire(t.Context(), id)
-	check(t, err)
+	claim := must(dispatch.Locks{Dir: dir, Observe: seen.Observe}.Acquire(t.Context(), id))(t)
 	release(t, claim, dispatch.OutcomeReleased)
-	if left := contents(t, dir); left != "" {
-		t.Errorf("left behind: %s", left)
-	}
+	equal(t, contents(t, dir), "", "left behind")
 	for _, event := range seen.all {
 		if event.Kind == lock.EventReclaimed {
 			return event.Evidence
@@ -56,8 +52,7 @@ func rewrite(t *testing.T, dir string, changes fields) {
 			delete(claim, name)
 		}
 	}
-	text, err := json.Marshal(claim)
-	check(t, err)
+	text := must(json.Marshal(claim))(t)
 	put(t, lockPath(dir), text)
 }
 
@@ -66,9 +61,7 @@ func rewrite(t *testing.T, dir string, changes fields) {
 func TestReclaim_Killed(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
-	if by := takenBy(t, dir); by != evidence.KernelLockFree {
-		t.Errorf("taken over by %q", by)
-	}
+	equal(t, takenBy(t, dir), evidence.KernelLockFree, "taken over by")
 }
 
 // TestReclaim_PIDUsedAgain: with the kernel lock beside the claim, a pid that was
@@ -80,9 +73,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 	dir := t.TempDir()
 	died(t, dir)
 	rewrite(t, dir, fields{"pid": live, "start": nil, "pidfd": nil})
-	if by := takenBy(t, dir); by != evidence.KernelLockFree {
-		t.Errorf("taken over by %q", by)
-	}
+	equal(t, takenBy(t, dir), evidence.KernelLockFree, "taken over by")
 
 	// By the process's start, where the kernel lock is not one that can be asked about;
 	// where the system has them, by its pidfd as well.
@@ -91,9 +82,7 @@ func TestReclaim_PIDUsedAgain(t *testing.T) {
 		died(t, dir)
 		rewrite(t, dir, changes)
 		rewrite(t, dir, fields{"pid": live, "kernel_lock": "other:1:2"})
-		if by := takenBy(t, dir); by != evidence.PIDReused {
-			t.Errorf("%v: taken over by %q", changes, by)
-		}
+		equal(t, takenBy(t, dir), evidence.PIDReused, changes, "taken over by")
 	}
 
 	// Another program's claim has neither.
@@ -166,20 +155,15 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 	wantRespected := func(t *testing.T, dir string) {
 		t.Helper()
 		c := conflict(t, dir)
-		if e := c.Unwrap().(*lock.LockedError).Evidence; e != evidence.BeingReclaimed {
-			t.Errorf("evidence is %q", e)
-		}
-		if !strings.Contains(c.Detail, marker(dir)) {
-			t.Errorf("the detail does not name the marker: %s", c.Detail)
-		}
+		equal(t, c.Unwrap().(*lock.LockedError).Evidence, evidence.BeingReclaimed, "evidence")
+		contains(t, c.Detail, marker(dir), "the detail does not name the marker")
 	}
 	t.Run("empty, open for writing", func(t *testing.T) {
 		testkit.NeedsLeases(t)
 		dir := t.TempDir()
 		put(t, lockPath(dir), foreign(t, nil))
 		// What another program does: created, and kept open.
-		f, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		check(t, err)
+		f := must(os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666))(t)
 		wantRespected(t, dir)
 		check(t, f.Close())
 		age(t, marker(dir))
@@ -218,17 +202,14 @@ func TestReclaim_MarkerOfTheLiving(t *testing.T) {
 // marker: one that somebody has keeps nobody from a free id.
 func TestReclaim_OnlyUnderTheMarker(t *testing.T) {
 	dir := t.TempDir()
-	f, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	check(t, err)
+	f := must(os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666))(t)
 	defer f.Close()
 	claim := acquire(t, dir)
 	if c := conflict(t, dir); c.Holder == nil || c.Holder.Nonce != claim.Nonce {
 		t.Errorf("holder is %+v", c.Holder)
 	}
 	release(t, claim, dispatch.OutcomeReleased)
-	if _, err := os.Lstat(marker(dir)); err != nil {
-		t.Error("the marker: ", err)
-	}
+	noErr(t, errOf(os.Lstat(marker(dir))), "the marker")
 }
 
 // TestReclaim_WinnerInTheGap: another program removes the dead claim, and before it
@@ -237,8 +218,7 @@ func TestReclaim_OnlyUnderTheMarker(t *testing.T) {
 func TestReclaim_WinnerInTheGap(t *testing.T) {
 	dir := t.TempDir()
 	put(t, lockPath(dir), foreign(t, nil))
-	theirs, err := os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	check(t, err)
+	theirs := must(os.OpenFile(marker(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666))(t)
 	check(t, os.Remove(lockPath(dir)))
 	claim := acquire(t, dir)
 	if f, err := os.OpenFile(lockPath(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); !errors.Is(err, fs.ErrExist) {

@@ -27,9 +27,7 @@ func TestRelease_ExactlyOnce(t *testing.T) {
 				defer all.Done()
 				<-begin
 				outcome, err := own.Release()
-				if err != nil {
-					t.Error(err)
-				}
+				noErr(t, err)
 				outcomes <- outcome
 			}(*claim)
 		}
@@ -125,9 +123,7 @@ func TestRelease_AnotherGoroutine(t *testing.T) {
 	top := t.TempDir()
 	t.Chdir(top)
 	claim := acquire(t, "locks")
-	if want := filepath.Join(top, "locks", id+".lock"); claim.LockPath != want {
-		t.Errorf("lock path is %s, want %s", claim.LockPath, want)
-	}
+	equal(t, claim.LockPath, filepath.Join(top, "locks", id+".lock"), "lock path")
 	t.Chdir(t.TempDir())
 	done := make(chan struct{})
 	go func() {

@@ -47,9 +47,7 @@ func said(t *testing.T, c *testkit.Child, order string, want ...string) {
 	t.Helper()
 	answer := c.Say(order)
 	for _, part := range want {
-		if !strings.Contains(answer, part) {
-			t.Errorf("%s: %s; want %q in it", order, answer, part)
-		}
+		that(t, strings.Contains(answer, part), "%s: %s; want %q in it", order, answer, part)
 	}
 }
 
@@ -64,9 +62,7 @@ func TestUsers(t *testing.T) {
 		second.Do("read", "true <nil>")
 		said(t, second, id, "error: dispatch: held by pid "+strconv.Itoa(first.Cmd.Process.Pid), "kernel lock held")
 		first.Do("release", "released <nil>")
-		if left := testkit.Names(t, dir); left != "" {
-			t.Errorf("left behind: %s", left)
-		}
+		equal(t, testkit.Names(t, dir), "", "left behind")
 		said(t, second, id, "claimed ")
 		said(t, first, id, "error: dispatch: held by pid ")
 		second.Do("release", "released <nil>")
@@ -131,9 +127,7 @@ func TestMode(t *testing.T) {
 	claim := acquire(t, dir)
 	defer claim.Release()
 	for path, want := range map[string]fs.FileMode{lockPath(dir): 0o644, lockPath(dir) + ".flock": 0o666} {
-		if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%v, %v; want %v", info, err, want)
-		}
+		equal(t, must(os.Lstat(path))(t).Mode().Perm(), want)
 	}
 }
 
@@ -151,9 +145,7 @@ func TestAcquire_Unreadable(t *testing.T) {
 		t.Fatalf("%+v, %v; want a conflict", claim, err)
 	}
 	for _, part := range []string{lockPath(dir), "'s, with mode 0000", "not for this user to read", "ask that user, or root"} {
-		if !strings.Contains(c.Detail, part) {
-			t.Errorf("no %q in: %s", part, c.Detail)
-		}
+		that(t, strings.Contains(c.Detail, part), "no %q in: %s", part, c.Detail)
 	}
 }
 

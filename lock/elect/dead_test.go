@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/elect"
 	"github.com/holdfast-go/holdfast/lock/evidence"
@@ -16,14 +15,13 @@ import (
 // TestLeader_Dead: whose lock file is still there, and who is dead, leads no more.
 func TestLeader_Dead(t *testing.T) {
 	locks := lock.Dir{Path: t.TempDir()}
-	f, err := locks.At(key)
-	testkit.Check(t, err)
-	testkit.Check(t, lock.Do(t.Context(), locks, key, func(context.Context, lock.Hold) error { return nil })) // makes the folders
+	f := must(locks.At(key))(t)
+	check(t, lock.Do(t.Context(), locks, key, func(context.Context, lock.Hold) error { return nil })) // makes the folders
 	claim := fmt.Sprintf(`{"pid":2147483646,"created_at":%q}`, time.Now().UTC().Format(time.RFC3339))
-	testkit.Check(t, os.WriteFile(f.Path, []byte(claim), 0o600))
+	check(t, os.WriteFile(f.Path, []byte(claim), 0o600))
 	found := false
 	for e, err := range locks.List(t.Context()) {
-		testkit.Check(t, err)
+		check(t, err)
 		found = found || e.Key == key && e.State == evidence.Dead
 	}
 	if !found {

@@ -23,6 +23,21 @@ func pausing(t *testing.T) (c elect.Candidate, failures chan error) {
 	return elect.Candidate{Locker: lock.Dir{Path: t.TempDir()}, Key: key, Failed: func(err error) { failures <- err }}, failures
 }
 
+var (
+	check   = testkit.Check
+	that    = testkit.That
+	errOf   = testkit.ErrOf
+	noErr   = testkit.NoErr
+	wantErr = testkit.WantErr
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 // TestCampaignsAgain: after an error, and after a loss, and not after success.
 func TestCampaignsAgain(t *testing.T) {
 	c, failures := pausing(t)
@@ -34,22 +49,16 @@ func TestCampaignsAgain(t *testing.T) {
 		case 1:
 			return mine
 		case 2, 3: // is robbed, and says so, or takes its work for done
-			testkit.Check(t, os.Remove(lock.HoldOf(ctx).(*lock.FileHold).Path()))
+			check(t, os.Remove(lock.HoldOf(ctx).(*lock.FileHold).Path()))
 			if turn == 2 {
 				return context.Canceled
 			}
 		}
 		return nil
 	})
-	if err != nil || turn != 4 {
-		t.Errorf("%v after %d turns", err, turn)
-	}
-	if err := <-failures; err != mine {
-		t.Errorf("first failure is %v", err)
-	}
-	if err := <-failures; !errors.Is(err, context.Canceled) {
-		t.Errorf("second failure is %v", err)
-	}
+	that(t, err == nil && turn == 4, "%v after %d turns", err, turn)
+	equal(t, <-failures, mine, "first failure")
+	wantErr(t, <-failures, context.Canceled, "second failure")
 	if err := <-failures; !errors.Is(err, lock.ErrLost) {
 		t.Errorf("third failure is %v, want to be told of the loss", err)
 	}
@@ -63,57 +72,41 @@ func TestResigns(t *testing.T) {
 	err := c.Run(ctx, func(ctx context.Context) error {
 		cancel(why)
 		<-ctx.Done()
-		if _, err := c.Locker.TryAcquire(t.Context(), key); err == nil {
-			t.Error("another leads while it does")
-		}
+		that(t, errOf(c.Locker.TryAcquire(t.Context(), key)) != nil, "another leads while it does")
 		return ctx.Err()
 	})
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-		t.Errorf("error is %v", err)
-	}
-	held, err := c.Locker.TryAcquire(t.Context(), key)
-	testkit.Check(t, err)
+	that(t, errors.Is(err, context.Canceled) && errors.Is(err, why), "error is %v", err)
+	held := must(c.Locker.TryAcquire(t.Context(), key))(t)
 
 	// While it waits for the lock, and while it pauses.
 	ctx2, cancel2 := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel2()
-	if err := c.Run(ctx2, func(context.Context) error { t.Error("leads"); return nil }); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error is %v", err)
-	}
-	testkit.Check(t, held.Release())
+	wantErr(t, c.Run(ctx2, func(context.Context) error { t.Error("leads"); return nil }), context.DeadlineExceeded)
+	check(t, held.Release())
 	ctx3, cancel3 := context.WithCancel(t.Context())
 	c.Failed = func(error) { cancel3() }
-	if err := c.Run(ctx3, func(context.Context) error { return why }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, c.Run(ctx3, func(context.Context) error { return why }), context.Canceled)
 }
 
 // TestNoCampaign: what will never succeed is not repeated, and a panic passes.
 func TestNoCampaign(t *testing.T) {
 	c, _ := pausing(t)
 	c.Key = lock.Key{}
-	if err := c.Run(t.Context(), func(context.Context) error { return nil }); !errors.Is(err, lock.ErrInvalidName) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, c.Run(t.Context(), func(context.Context) error { return nil }), lock.ErrInvalidName)
 	c.Key = key
 	err := elect.Run(t.Context(), c.Locker, key, func(ctx context.Context) error {
-		if err := c.Run(ctx, func(context.Context) error { return nil }); !errors.Is(err, lock.ErrReentrant) {
-			t.Errorf("error is %v", err)
-		}
+		wantErr(t, c.Run(ctx, func(context.Context) error { return nil }), lock.ErrReentrant)
 		return nil
 	})
-	testkit.Check(t, err)
+	check(t, err)
 	func() {
 		defer func() {
-			if r := recover(); r != "panic" {
-				t.Errorf("recovered %v", r)
-			}
+			equal(t, recover(), "panic", "recovered")
 		}()
 		_ = c.Run(t.Context(), func(context.Context) error { panic("panic") })
 	}()
-	held, err := c.Locker.TryAcquire(t.Context(), key)
-	testkit.Check(t, err)
-	testkit.Check(t, held.Release())
+	held := must(c.Locker.TryAcquire(t.Context(), key))(t)
+	check(t, held.Release())
 }
 
 // TestLeaders shows nobody, then who leads, then nobody.
@@ -124,29 +117,20 @@ func TestLeaders(t *testing.T) {
 	defer cancel()
 	seen := 0
 	for e, err := range c.Leaders(ctx) {
-		testkit.Check(t, err)
+		check(t, err)
 		switch seen++; seen {
 		case 1:
-			if e != nil {
-				t.Errorf("%+v leads", e)
-			}
-			held, err = c.Locker.Acquire(ctx, key)
-			testkit.Check(t, err)
+			that(t, e == nil, "%+v leads", e)
+			held = must(c.Locker.Acquire(ctx, key))(t)
 		case 2:
-			if e == nil || e.Info == nil || e.Info.PID != os.Getpid() {
-				t.Errorf("%+v leads", e)
-			}
-			testkit.Check(t, held.Release())
+			that(t, e != nil && e.Info != nil && e.Info.PID == os.Getpid(), "%+v leads", e)
+			check(t, held.Release())
 		case 3:
-			if e != nil {
-				t.Errorf("%+v leads", e)
-			}
+			that(t, e == nil, "%+v leads", e)
 			cancel()
 		}
 	}
-	if seen != 3 {
-		t.Errorf("%d changes", seen)
-	}
+	equal(t, seen, 3, "changes")
 }
 
 // Whoever leads writes with the fence, which grows with each leader.

@@ -91,17 +91,13 @@ func TestPauses(t *testing.T) {
 					if i == turns-3 && !engineFails {
 						wait = least
 					}
-					if pause < wait/2 || pause > wait {
-						t.Errorf("pause %d is %v; want %v to %v", i+1, pause, wait/2, wait)
-					}
+					that(t, pause >= wait/2 && pause <= wait, "pause %d is %v; want %v to %v", i+1, pause, wait/2, wait)
 					if pause == wait || pause == wait/2 {
 						full++
 					}
 					wait = min(2*wait, most)
 				}
-				if full > 2 {
-					t.Errorf("%d pauses have no chance in them: %v", full, pauses)
-				}
+				that(t, full <= 2, "%d pauses have no chance in them: %v", full, pauses)
 			})
 		})
 	}
@@ -130,23 +126,17 @@ func TestEnds(t *testing.T) {
 		cancel(why)
 		return errors.Join(context.Cause(ctx), ctx.Err())
 	})
-	if err == nil || err.Error() != "why it ends\ncontext canceled" {
-		t.Errorf("%q", err)
-	}
+	that(t, err != nil && err.Error() == "why it ends\ncontext canceled", "%q", err)
 	// A leader that only says why is no reason to leave out that it was called off.
 	ctx, cancel = context.WithCancelCause(t.Context())
 	err = elect.Run(ctx, stand{}, key, func(ctx context.Context) error {
 		cancel(why)
 		return context.Cause(ctx)
 	})
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-		t.Errorf("%q", err)
-	}
+	that(t, errors.Is(err, context.Canceled) && errors.Is(err, why), "%q", err)
 	// One that has done its work has, though the context has ended by then.
 	ctx, cancel = context.WithCancelCause(t.Context())
-	if err := elect.Run(ctx, stand{}, key, func(context.Context) error { cancel(why); return nil }); err != nil {
-		t.Errorf("done, and called off: %v", err)
-	}
+	noErr(t, elect.Run(ctx, stand{}, key, func(context.Context) error { cancel(why); return nil }), "done, and called off")
 }
 
 // TestNoCampaign_OfLead: an error of the leader is its own, whatever it matches: another campaign

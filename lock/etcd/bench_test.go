@@ -29,8 +29,7 @@ func peers(b *testing.B) (ours, theirs [2]peer) {
 			},
 			func() { check(b, held.Release()) },
 		}
-		s, err := concurrency.NewSession(server.client(b), concurrency.WithTTL(10))
-		check(b, err)
+		s := must(concurrency.NewSession(server.client(b), concurrency.WithTTL(10)))(b)
 		b.Cleanup(func() { s.Close() })
 		m := concurrency.NewMutex(s, "mutex/"+k.Name)
 		theirs[i] = peer{func() { check(b, m.Lock(ctx)) }, func() { check(b, m.Unlock(ctx)) }}

@@ -261,8 +261,7 @@ func (c *cluster) endpoints() (all []string) {
 
 func (c *cluster) client(t testing.TB) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), TLS: c.tls(t)})
-	check(t, err)
+	client := must(clientv3.New(clientv3.Config{Endpoints: c.endpoints(), Logger: zap.NewNop(), TLS: c.tls(t)}))(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -295,8 +294,7 @@ func leaderOf(t testing.TB, client *clientv3.Client, members []*member) *member 
 // newCluster is a test's own.
 func newCluster(t testing.TB, n int) *cluster {
 	t.Helper()
-	c, err := startCluster(n, memberConfig{})
-	check(t, err)
+	c := must(startCluster(n, memberConfig{}))(t)
 	t.Cleanup(c.end)
 	return c
 }
@@ -309,18 +307,13 @@ func (c *cluster) withUsers(t testing.TB) {
 	ctx := limited(t)
 	_, err := admin.UserAdd(ctx, "root", "root")
 	check(t, err)
-	_, err = admin.UserGrantRole(ctx, "root", "root")
-	check(t, err)
-	_, err = admin.RoleAdd(ctx, "locks")
-	check(t, err)
+	check(t, errOf(admin.UserGrantRole(ctx, "root", "root")))
+	check(t, errOf(admin.RoleAdd(ctx, "locks")))
 	_, err = admin.RoleGrantPermission(ctx, "locks", "holdfast/", clientv3.GetPrefixRangeEnd("holdfast/"), clientv3.PermissionType(clientv3.PermReadWrite))
 	check(t, err)
-	_, err = admin.UserAdd(ctx, "app", "secret")
-	check(t, err)
-	_, err = admin.UserGrantRole(ctx, "app", "locks")
-	check(t, err)
-	_, err = admin.AuthEnable(ctx)
-	check(t, err)
+	check(t, errOf(admin.UserAdd(ctx, "app", "secret")))
+	check(t, errOf(admin.UserGrantRole(ctx, "app", "locks")))
+	check(t, errOf(admin.AuthEnable(ctx)))
 }
 
 // root is a client of the one who may do anything.

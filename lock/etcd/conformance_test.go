@@ -66,8 +66,7 @@ func engine(address string, admin *clientv3.Client) locktest.Engine {
 		Address: func(*testing.T) string { return lease + address },
 		OpenAt:  openAt,
 		Lose: func(t *testing.T, _ string, _ lock.Key, held lock.Hold) {
-			answer, err := admin.Delete(limited(t), held.(*etcd.Hold).Own())
-			check(t, err)
+			answer := must(admin.Delete(limited(t), held.(*etcd.Hold).Own()))(t)
 			if answer.Deleted != 1 {
 				t.Fatal("there is no key of the hold")
 			}
@@ -81,8 +80,7 @@ func engine(address string, admin *clientv3.Client) locktest.Engine {
 
 // revokeOf revokes the lease of a process.
 func revokeOf(t *testing.T, admin *clientv3.Client, pid int) {
-	answer, err := admin.Get(limited(t), lockers, clientv3.WithPrefix())
-	check(t, err)
+	answer := must(admin.Get(limited(t), lockers, clientv3.WithPrefix()))(t)
 	for _, kv := range answer.Kvs {
 		var owner evidence.Claim
 		if json.Unmarshal(kv.Value, &owner) == nil && owner.PID == pid {

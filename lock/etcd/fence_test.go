@@ -16,9 +16,7 @@ import (
 
 func fenceOf(t testing.TB, held lock.Hold) int64 {
 	t.Helper()
-	fence, err := held.Fence()
-	check(t, err)
-	return fence
+	return must(held.Fence())(t)
 }
 
 // fenceKey is where the fence of a lock is.
@@ -26,14 +24,11 @@ func fenceKey(k lock.Key) string { return "holdfast/fences/" + k.Space + "/" + k
 
 func kept(t testing.TB, c *clientv3.Client, name string) string {
 	t.Helper()
-	answer, err := c.Get(limited(t), name)
-	check(t, err)
+	answer := must(c.Get(limited(t), name))(t)
 	if len(answer.Kvs) == 0 {
 		return ""
 	}
-	if answer.Kvs[0].Lease != 0 {
-		t.Errorf("%s goes with lease %x", name, answer.Kvs[0].Lease)
-	}
+	equal(t, answer.Kvs[0].Lease, 0, name, "goes with lease")
 	return string(answer.Kvs[0].Value)
 }
 
@@ -41,20 +36,15 @@ func kept(t testing.TB, c *clientv3.Client, name string) string {
 func TestFence(t *testing.T) {
 	l, admin, k := open(t, etcd.Options{}), server.client(t), key()
 	held := acquire(t, l, k)
-	if text := kept(t, admin, fenceKey(k)); text != "" {
-		t.Errorf("not asked for, it is %q", text)
-	}
+	equal(t, kept(t, admin, fenceKey(k)), "", "not asked for, it")
 	first := fenceOf(t, held)
-	if text := kept(t, admin, fenceKey(k)); text != strconv.FormatInt(first, 10) {
-		t.Errorf("it is %d, and kept is %q", first, text)
-	}
+	equal(t, kept(t, admin, fenceKey(k)), strconv.FormatInt(first, 10), "it is", first, "and kept")
 	check(t, held.Release())
 	if text := kept(t, admin, fenceKey(k)); text != strconv.FormatInt(first, 10) {
 		t.Errorf("after the release, %q is kept", text)
 	}
 	ahead := time.Now().Add(time.Hour).UnixMicro()
-	_, err := admin.Put(limited(t), fenceKey(k), strconv.FormatInt(ahead, 10))
-	check(t, err)
+	check(t, errOf(admin.Put(limited(t), fenceKey(k), strconv.FormatInt(ahead, 10))))
 	held = acquire(t, l, k)
 	if fence := fenceOf(t, held); fence != ahead+1 {
 		t.Errorf("after %d comes %d, want the next number", ahead, fence)
@@ -68,8 +58,7 @@ func TestFence(t *testing.T) {
 	if fence, err := held.Fence(); err == nil || errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), "was released") {
 		t.Errorf("first asked for after the release, it is %d, %v", fence, err)
 	}
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
 	if fence, err := reader.Fence(); fence != 0 || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("of a reader, it is %d, %v", fence, err)
 	}
@@ -81,8 +70,7 @@ func TestFenceOutOfReason(t *testing.T) {
 	l, admin := open(t, etcd.Options{}), server.client(t)
 	for _, text := range []string{"9223372036854775807", "9007199254740991", "99999999999999999999", "-1", "x", ""} {
 		k := key()
-		_, err := admin.Put(limited(t), fenceKey(k), text)
-		check(t, err)
+		check(t, errOf(admin.Put(limited(t), fenceKey(k), text)))
 		held := acquire(t, l, k)
 		fence, err := held.Fence()
 		if fence != 0 || err == nil || errors.Is(err, lock.ErrLost) || !strings.HasSuffix(err.Error(), "etcdctl del '"+fenceKey(k)+"'") {
@@ -91,8 +79,7 @@ func TestFenceOutOfReason(t *testing.T) {
 		if now := kept(t, admin, fenceKey(k)); now != text {
 			t.Errorf("%q became %q", text, now)
 		}
-		_, err = admin.Delete(limited(t), fenceKey(k))
-		check(t, err)
+		check(t, errOf(admin.Delete(limited(t), fenceKey(k))))
 		before := time.Now().UnixMicro()
 		if fence := fenceOf(t, held); fence < before || fence > engines.MaxFence {
 			t.Errorf("mended, it is %d", fence)
@@ -107,18 +94,14 @@ func TestFenceOfTheLost(t *testing.T) {
 	admin := server.client(t)
 	for name, lose := range map[string]func(l *etcd.Locker, held *etcd.Hold){
 		"its key deleted": func(_ *etcd.Locker, held *etcd.Hold) {
-			_, err := admin.Delete(limited(t), held.Own())
-			check(t, err)
+			check(t, errOf(admin.Delete(limited(t), held.Own())))
 		},
 		"another in its place": func(_ *etcd.Locker, held *etcd.Hold) {
-			_, err := admin.Delete(limited(t), held.Own())
-			check(t, err)
-			_, err = admin.Put(limited(t), held.Own(), "{}")
-			check(t, err)
+			check(t, errOf(admin.Delete(limited(t), held.Own())))
+			check(t, errOf(admin.Put(limited(t), held.Own(), "{}")))
 		},
 		"the lease revoked": func(l *etcd.Locker, _ *etcd.Hold) {
-			_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-			check(t, err)
+			check(t, errOf(admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 		},
 	} {
 		l, k := open(t, etcd.Options{}), key()
@@ -129,11 +112,8 @@ func TestFenceOfTheLost(t *testing.T) {
 		}
 		await(t, "Lost", held.Lost())
 		wantIs(t, held.Release(), lock.ErrLost)
-		if text := kept(t, admin, fenceKey(k)); text != "" {
-			t.Errorf("%s: the fence was raised to %s", name, text)
-		}
-		_, err := admin.Delete(limited(t), folder(k), clientv3.WithPrefix())
-		check(t, err)
+		equal(t, kept(t, admin, fenceKey(k)), "", name, "the fence was raised to")
+		check(t, errOf(admin.Delete(limited(t), folder(k), clientv3.WithPrefix())))
 	}
 }
 
@@ -145,9 +125,7 @@ func TestFenceAnswerLost(t *testing.T) {
 	held := acquire(t, l, k)
 	w.loseAnswer("Txn")
 	fence := fenceOf(t, held)
-	if text := kept(t, admin, fenceKey(k)); text != strconv.FormatInt(fence, 10) {
-		t.Errorf("it is %d, and kept is %q", fence, text)
-	}
+	equal(t, kept(t, admin, fenceKey(k)), strconv.FormatInt(fence, 10), "it is", fence, "and kept")
 	check(t, held.Release())
 
 	held = acquire(t, l, k)
@@ -167,8 +145,7 @@ func TestFenceAnswerLost(t *testing.T) {
 	_, arrive = w.delay("Txn", true)
 	fence = fenceOf(t, held)
 	raised := strconv.FormatInt(fence+1000, 10)
-	_, err := admin.Put(limited(t), fenceKey(k), raised)
-	check(t, err)
+	check(t, errOf(admin.Put(limited(t), fenceKey(k), raised)))
 	check(t, arrive())
 	if text := kept(t, admin, fenceKey(k)); text != raised {
 		t.Errorf("raised to %s, it is %s", raised, text)
@@ -180,8 +157,7 @@ func TestFenceAnswerLost(t *testing.T) {
 func TestPurgeFences(t *testing.T) {
 	l, admin := open(t, etcd.Options{Prefix: "purged/"}), server.client(t)
 	put := func(name, text string) {
-		_, err := admin.Put(limited(t), "purged/fences/"+name, text)
-		check(t, err)
+		check(t, errOf(admin.Put(limited(t), "purged/fences/"+name, text)))
 	}
 	at := func(age time.Duration) string { return strconv.FormatInt(time.Now().Add(-age).UnixMicro(), 10) }
 	put("a/old", at(25*time.Hour))
@@ -197,9 +173,7 @@ func TestPurgeFences(t *testing.T) {
 	for _, kv := range answer.Kvs {
 		left = append(left, strings.TrimPrefix(string(kv.Key), "purged/fences/"))
 	}
-	if got := strings.Join(left, " "); got != "a/strange a/young" {
-		t.Errorf("left is %s", got)
-	}
+	equal(t, strings.Join(left, " "), "a/strange a/young", "left")
 	_, err = l.PurgeFences(limited(t), time.Hour)
 	wantIs(t, err, lock.ErrInvalidName)
 	ended, cancel := context.WithCancel(limited(t))

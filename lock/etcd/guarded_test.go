@@ -23,11 +23,9 @@ func guarded(t testing.TB) *cluster {
 	guard.Lock()
 	defer guard.Unlock()
 	if guard.cluster == nil {
-		dir, err := os.MkdirTemp("", "holdfast-tls-")
-		check(t, err)
+		dir := must(os.MkdirTemp("", "holdfast-tls-"))(t)
 		check(t, writeCertificate(dir))
-		c, err := startCluster(3, memberConfig{Secure: dir})
-		check(t, err)
+		c := must(startCluster(3, memberConfig{Secure: dir}))(t)
 		guard.cluster = c
 		c.withUsers(t)
 	}
@@ -83,9 +81,7 @@ func (c *cluster) tls(t testing.TB) *tls.Config {
 	if c.secure() == "" {
 		return nil
 	}
-	config, err := trusting(filepath.Join(c.secure(), certFile))
-	check(t, err)
-	return config
+	return must(trusting(filepath.Join(c.secure(), certFile)))(t)
 }
 
 // trusting trusts the one certificate.

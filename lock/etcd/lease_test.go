@@ -84,9 +84,7 @@ func TestSilence(t *testing.T) {
 	untilWaiting(t, other, k, 1)
 	w.cutOff(t) // the last keepalive that is answered
 	await(t, "Lost", held.Lost())
-	if n := count(t, admin, held.Own()); n != 1 {
-		t.Error("the cluster had dropped the lock before its holder knew")
-	}
+	equal(t, count(t, admin, held.Own()), 1, "the cluster had dropped the lock before its holder knew")
 	wantIs(t, context.Cause(ctx), lock.ErrLost)
 	next := await(t, "the lock", came).mustHave(t)
 	if held.Created() >= next.Created() {
@@ -126,8 +124,7 @@ func withClock(t *testing.T, c *clientv3.Client, lease time.Duration) (*etcd.Loc
 
 func openByClock(t *testing.T, c *clientv3.Client, lease time.Duration, clock *fakeClock) *etcd.Locker {
 	clock.add(time.Hour)
-	l, err := etcd.OpenByClock(limited(t), etcd.Options{Client: c, Lease: lease}, clock.read)
-	check(t, err)
+	l := must(etcd.OpenByClock(limited(t), etcd.Options{Client: c, Lease: lease}, clock.read))(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -228,9 +225,7 @@ func TestClockIsSet(t *testing.T) {
 			if costs := forward && !tells; !costs {
 				looks := clock.looks.Load()
 				eventually(t, "the clock is looked at", func() bool { return clock.looks.Load() > looks+3 })
-				if isLost(held) {
-					t.Errorf("lost by a jump: forward %v, of a system that tells of sleep: %v", forward, tells)
-				}
+				that(t, !isLost(held), "lost by a jump: forward %v, of a system that tells of sleep: %v", forward, tells)
 				clock.add(lease)
 			}
 			await(t, "Lost", held.Lost())
@@ -251,8 +246,7 @@ func TestRevoked(t *testing.T) {
 	untilWaiting(t, l, others, 1)
 	next := begin(other, limited(t), mine)
 	untilWaiting(t, l, mine, 1)
-	_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	check(t, errOf(admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	await(t, "Lost", held.Lost())
 	check(t, await(t, "the lock", next).mustHave(t).Release())
 	wantIs(t, held.Release(), lock.ErrLost)
@@ -281,8 +275,7 @@ func TestNextLeaseBeside(t *testing.T) {
 			}
 		}
 	})
-	_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	check(t, errOf(admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	check(t, acquire(t, l, key()).Release())
 	over.Store(true)
 	all.Wait()
@@ -303,22 +296,17 @@ func TestRevokedAtOnce(t *testing.T) {
 				for i := 0; err == nil && i < len(answer.Leases); i++ {
 					_, err = admin.Revoke(limited(t), answer.Leases[i].ID)
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				noErr(t, err)
 			}
 			return r.send(ctx)
 		}
 	})
 	next.Store(true)
 	l := open(t, etcd.Options{Client: w.client})
-	_, err := admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	check(t, errOf(admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	next.Store(true)
 	check(t, acquire(t, l, key()).Release())
-	if next.Load() {
-		t.Error("nothing was put under the next lease")
-	}
+	that(t, !next.Load(), "nothing was put under the next lease")
 }
 
 // TestDeletedByHand: of a holder, a reader and a waiter.
@@ -326,18 +314,14 @@ func TestDeletedByHand(t *testing.T) {
 	l := open(t, etcd.Options{})
 	admin := server.client(t)
 	k := key()
-	one, err := l.AcquireShared(limited(t), k)
-	check(t, err)
-	two, err := l.AcquireShared(limited(t), k)
-	check(t, err)
-	_, err = admin.Delete(limited(t), one.(*etcd.Hold).Own())
-	check(t, err)
+	one := must(l.AcquireShared(limited(t), k))(t)
+	two := must(l.AcquireShared(limited(t), k))(t)
+	check(t, errOf(admin.Delete(limited(t), one.(*etcd.Hold).Own())))
 	await(t, "Lost", one.Lost())
 	wantIs(t, one.Release(), lock.ErrLost)
 	came := begin(l, limited(t), k)
 	untilWaiting(t, l, k, 1)
-	_, err = admin.Delete(limited(t), folder(k)+"w/", clientv3.WithPrefix())
-	check(t, err)
+	check(t, errOf(admin.Delete(limited(t), folder(k)+"w/", clientv3.WithPrefix())))
 	check(t, two.Release())
 	held := await(t, "the lock, by another key", came).mustHave(t)
 	if n := count(t, admin, held.Own()); n != 1 {
@@ -350,9 +334,7 @@ func TestOptions(t *testing.T) {
 	c := server.client(t)
 	for _, o := range []etcd.Options{{}, {Client: c, Lease: -1}, {Client: c, Lease: time.Second - 1}} {
 		l, err := etcd.Open(limited(t), o)
-		if l != nil {
-			t.Errorf("%+v: opened", o)
-		}
+		that(t, l == nil, "%+v: opened", o)
 		wantIs(t, err, lock.ErrInvalidName)
 	}
 	a, b := open(t, etcd.Options{Prefix: "a/"}), open(t, etcd.Options{Prefix: "b/", Cmd: `{"a test"}`})
@@ -374,9 +356,7 @@ func TestOptions(t *testing.T) {
 	wantNoKeys(t, c, "a/")
 	wantNoKeys(t, c, "b/")
 	_, err := a.Acquire(limited(t), k)
-	if err == nil {
-		t.Error("acquired of a Locker that is closed")
-	}
+	that(t, err != nil, "acquired of a Locker that is closed")
 	a.Close()
 }
 

@@ -28,11 +28,8 @@ func TestLongestNames(t *testing.T) {
 // asked for.
 func TestLeaseIsRoundedUp(t *testing.T) {
 	l := open(t, etcd.Options{Lease: 2500 * time.Millisecond})
-	answer, err := server.client(t).TimeToLive(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
-	if answer.GrantedTTL < 3 {
-		t.Errorf("%d seconds", answer.GrantedTTL)
-	}
+	answer := must(server.client(t).TimeToLive(limited(t), clientv3.LeaseID(l.LeaseID())))(t)
+	that(t, answer.GrantedTTL >= 3, "%d seconds", answer.GrantedTTL)
 }
 
 // TestHoldsForgotten: a lease does not keep what is held no more.
@@ -40,13 +37,9 @@ func TestHoldsForgotten(t *testing.T) {
 	l := open(t, etcd.Options{})
 	one, two := acquire(t, l, key()), acquire(t, l, key())
 	check(t, one.Release())
-	if n := l.Holds(); n != 1 {
-		t.Errorf("of one hold it has %d", n)
-	}
+	equal(t, l.Holds(), 1, "of one hold it has")
 	check(t, two.Release())
-	if n := l.Holds(); n != 0 {
-		t.Errorf("of none it has %d", n)
-	}
+	equal(t, l.Holds(), 0, "of none it has")
 }
 
 // TestRevokedIsNotRevoked: who hears that the lease has gone does not ask for its end.
@@ -63,22 +56,17 @@ func TestRevokedIsNotRevoked(t *testing.T) {
 			return r.send(ctx)
 		}
 	})
-	_, err := server.client(t).Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	check(t, errOf(server.client(t).Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	await(t, "Lost", held.Lost())
 	wantIs(t, held.Release(), lock.ErrLost)
 	eventually(t, "it hears that the lease has gone", l.LeaseLost)
 	l.Close() // which waits for what is still asked
-	if asked.Load() {
-		t.Error("the lease was revoked once more")
-	}
+	that(t, !asked.Load(), "the lease was revoked once more")
 }
 
 // TestEpochGrows: an answer that is late does not set it back.
 func TestEpochGrows(t *testing.T) {
-	if got := etcd.Epoch(3, 7, 5); got != 7 {
-		t.Errorf("after 3, 7 and 5 it is %d", got)
-	}
+	equal(t, etcd.Epoch(3, 7, 5), 7, "after 3, 7 and 5 it")
 }
 
 // TestDefinite: after which errors a request is not sent again.
@@ -94,9 +82,7 @@ func TestDefinite(t *testing.T) {
 		rpctypes.ErrTooManyRequests:  false,
 		errors.New("unknown"):        false,
 	} {
-		if got := etcd.Definite(err); got != want {
-			t.Errorf("%v: %t, want %t", err, got, want)
-		}
+		equal(t, etcd.Definite(err), want, err)
 	}
 }
 
@@ -105,8 +91,7 @@ func TestDefinite(t *testing.T) {
 func TestListStrange(t *testing.T) {
 	l, admin := open(t, etcd.Options{Prefix: "strange/"}), server.client(t)
 	for name, text := range map[string]string{"a/b/w/1-0": `{"pid":0}`, "a/b/w/2-0": "x", "a/b/w/3/0": `{"pid":3}`, "a/b": `{"pid":4}`, "a/b/x/5-0": `{"pid":5}`, "a/%zz/w/6-0": `{"pid":6}`} {
-		_, err := admin.Put(limited(t), "strange/locks/"+name, text)
-		check(t, err)
+		check(t, errOf(admin.Put(limited(t), "strange/locks/"+name, text)))
 	}
 	n := 0
 	for e, err := range l.List(limited(t)) {
@@ -115,7 +100,5 @@ func TestListStrange(t *testing.T) {
 			t.Errorf("%v, %+v", e.Key, e.Info)
 		}
 	}
-	if n != 2 {
-		t.Errorf("%d are listed, want two", n)
-	}
+	equal(t, n, 2, "are listed")
 }

@@ -28,14 +28,11 @@ func TestAnswerLost(t *testing.T) {
 		k := key()
 		w.loseAnswer("Txn")
 		held, err := acquire(limited(t), k)
-		if err != nil {
-			t.Fatal(name, ": ", err)
-		}
+		check(t, err, name)
 		if n := count(t, admin, folder(k)); n != 1 {
 			t.Errorf("%s: %d keys, want one", name, n)
 		}
-		answer, err := admin.Get(limited(t), held.(*etcd.Hold).Own())
-		check(t, err)
+		answer := must(admin.Get(limited(t), held.(*etcd.Hold).Own()))(t)
 		if len(answer.Kvs) != 1 || answer.Kvs[0].CreateRevision != held.(*etcd.Hold).Created() {
 			t.Errorf("%s: it is thought to have been created at %d, and is %+v", name, held.(*etcd.Hold).Created(), answer.Kvs)
 		}
@@ -54,9 +51,7 @@ func TestRequestLate(t *testing.T) {
 		k := key()
 		late, arrive := w.delay("Txn", true)
 		held, err := acquire(limited(t), k)
-		if err != nil {
-			t.Fatal(name, ": ", err)
-		}
+		check(t, err, name)
 		await(t, "the request", late)
 		check(t, held.Release())
 		check(t, arrive())
@@ -85,9 +80,7 @@ func TestRequestLateAndCancelled(t *testing.T) {
 		await(t, "the request", late)
 		cancel()
 		o := await(t, "the end", came)
-		if o.held != nil {
-			t.Errorf("%s: a hold", name)
-		}
+		that(t, o.held == nil, "%s: a hold", name)
 		wantIs(t, o.err, context.Canceled)
 		check(t, arrive())
 		eventually(t, "the key is deleted", func() bool { return count(t, admin, folder(k)) == 0 })
@@ -135,9 +128,7 @@ func TestNeverAnswered(t *testing.T) {
 		}
 	})
 	_, err := l.Acquire(limited(t), key())
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrTimeout) {
-		t.Errorf("error is %v", err)
-	}
+	that(t, err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, lock.ErrTimeout), "error is %v", err)
 	w.set(func(w *wire) { w.unary = nil })
 }
 
@@ -223,9 +214,7 @@ func TestReleaseLate(t *testing.T) {
 	await(t, "the release", late)
 	second := acquire(t, l, k)
 	check(t, arrive())
-	if n := count(t, server.client(t), second.Own()); n != 1 {
-		t.Error("the key of the second hold has gone")
-	}
+	equal(t, count(t, server.client(t), second.Own()), 1, "the key of the second hold has gone")
 	check(t, second.Release())
 }
 
@@ -244,9 +233,7 @@ func TestReleaseLateInBackground(t *testing.T) {
 	eventually(t, "the release is completed", func() bool { return count(t, admin, folder(k)) == 0 })
 	second := acquire(t, l, k)
 	check(t, arrive())
-	if n := count(t, admin, second.Own()); n != 1 {
-		t.Error("the key of the second hold has gone")
-	}
+	equal(t, count(t, admin, second.Own()), 1, "the key of the second hold has gone")
 	l.SetReleasePatience(patience)
 	check(t, second.Release())
 }
@@ -277,9 +264,7 @@ func TestFewNames(t *testing.T) {
 		names[held.Own()] = true
 		check(t, held.Release())
 	}
-	if len(names) != 1 {
-		t.Errorf("%d names: %v", len(names), names)
-	}
+	equal(t, len(names), 1, "names:", names)
 }
 
 // TestAnswerToEpochLost: the epoch of the Locker is another than it knows.
@@ -287,11 +272,9 @@ func TestAnswerToEpochLost(t *testing.T) {
 	w := newWire(t, server)
 	l := open(t, etcd.Options{Client: w.client})
 	admin := server.client(t)
-	_, err := admin.Put(limited(t), "holdfast/lockers/"+idOf(l), "by hand")
-	check(t, err)
+	check(t, errOf(admin.Put(limited(t), "holdfast/lockers/"+idOf(l), "by hand")))
 	check(t, acquire(t, l, key()).Release())
-	_, err = admin.Delete(limited(t), "holdfast/lockers/"+idOf(l))
-	check(t, err)
+	check(t, errOf(admin.Delete(limited(t), "holdfast/lockers/"+idOf(l))))
 	w.loseAnswer("Put")
 	check(t, acquire(t, l, key()).Release())
 }
@@ -321,9 +304,7 @@ func TestReleaseUnconfirmed(t *testing.T) {
 	wantIs(t, context.Cause(ctx), lock.ErrLost)
 	check(t, held.Release())
 	admin := server.client(t)
-	if n := count(t, admin, folder(k)); n != 1 {
-		t.Errorf("%d keys, while nobody can delete it", n)
-	}
+	equal(t, count(t, admin, folder(k)), 1, "keys, while nobody can delete it")
 	w.set(func(*wire) { cut = false })
 	eventually(t, "the key is deleted", func() bool { return count(t, admin, folder(k)) == 0 })
 }

@@ -39,6 +39,21 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
+var (
+	check      = testkit.Check
+	that       = testkit.That
+	eventually = testkit.Eventually
+	errOf      = testkit.ErrOf
+	noErr      = testkit.NoErr
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 func run(m *testing.M) int {
 	flag.Parse()
 	if !isSet("test.parallel") {
@@ -82,8 +97,7 @@ func open(t testing.TB, o etcd.Options) *etcd.Locker {
 	if o.Client == nil {
 		o.Client = server.client(t)
 	}
-	l, err := etcd.Open(limited(t), o)
-	check(t, err)
+	l := must(etcd.Open(limited(t), o))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			go l.Close() // which may wait for ever
@@ -106,25 +120,15 @@ func folder(k lock.Key) string { return "holdfast/locks/" + k.Space + "/" + k.Na
 
 func acquire(t testing.TB, l lock.Locker, k lock.Key) *etcd.Hold {
 	t.Helper()
-	held, err := l.Acquire(limited(t), k)
-	check(t, err)
+	held := must(l.Acquire(limited(t), k))(t)
 	t.Cleanup(func() { _ = held.Release() })
 	return held.(*etcd.Hold)
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func wantIs(t testing.TB, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Errorf("error %v does not match %q", err, target)
-		}
+		that(t, errors.Is(err, target), "error %v does not match %q", err, target)
 	}
 }
 
@@ -154,19 +158,9 @@ func begin(l lock.Locker, ctx context.Context, k lock.Key) <-chan outcome {
 func untilWaiting(t testing.TB, l lock.Locker, k lock.Key, n int) {
 	t.Helper()
 	eventually(t, "who waits is listed", func() bool {
-		s, err := l.Inspect(limited(t), k)
-		check(t, err)
+		s := must(l.Inspect(limited(t), k))(t)
 		return len(s.Waiters) == n
 	})
-}
-
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for ctx := limited(t); !cond(); time.Sleep(2 * time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatal("never happened: ", what)
-		}
-	}
 }
 
 // await waits for a channel.
@@ -183,16 +177,13 @@ func await[T any](t testing.TB, what string, c <-chan T) (v T) {
 // count is how many keys begin with this.
 func count(t testing.TB, c *clientv3.Client, prefix string) int {
 	t.Helper()
-	answer, err := c.Get(limited(t), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	check(t, err)
+	answer := must(c.Get(limited(t), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly()))(t)
 	return int(answer.Count)
 }
 
 func wantNoKeys(t testing.TB, c *clientv3.Client, prefix string) {
 	t.Helper()
-	if n := count(t, c, prefix); n != 0 {
-		t.Errorf("%d keys are left below %s", n, prefix)
-	}
+	equal(t, count(t, c, prefix), 0, "keys are left below", prefix)
 }
 
 // holder acquires and releases one lock as it is told, and says when it is lost.

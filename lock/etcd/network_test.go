@@ -66,8 +66,7 @@ func asServer(name string) string { return "server " + name }
 // the leader for its clients, more time for a lease say, is a part.
 func (m *member) asPeer(t testing.TB, client *clientv3.Client) []string {
 	t.Helper()
-	status, err := client.Status(limited(t), m.config.Client)
-	check(t, err)
+	status := must(client.Status(limited(t), m.config.Client))(t)
 	return []string{asPeer(m.config.Name), asPeer(strconv.FormatUint(status.Header.MemberId, 16)), asPeer("")}
 }
 

@@ -19,12 +19,10 @@ func TestInstalledServer(t *testing.T) {
 	if err != nil {
 		t.Skip("needs etcd-server, to try the version that is installed: ", err)
 	}
-	c, err := startCluster(1, memberConfig{Program: program})
-	check(t, err)
+	c := must(startCluster(1, memberConfig{Program: program}))(t)
 	t.Cleanup(c.end)
 	admin, w, k := c.client(t), newWire(t, c), key()
-	status, err := admin.Status(limited(t), c.endpoints()[0])
-	check(t, err)
+	status := must(admin.Status(limited(t), c.endpoints()[0]))(t)
 	t.Log("version ", status.Version)
 	l, other := open(t, etcd.Options{Client: w.client, Lease: 2 * time.Second}), open(t, etcd.Options{Client: c.client(t)})
 
@@ -32,9 +30,7 @@ func TestInstalledServer(t *testing.T) {
 	held := acquire(t, l, k)
 	waits := begin(other, limited(t), k)
 	untilWaiting(t, l, k, 1)
-	if _, err := l.TryAcquire(limited(t), k); err == nil {
-		t.Error("two have the lock")
-	}
+	that(t, errOf(l.TryAcquire(limited(t), k)) != nil, "two have the lock")
 	check(t, held.Release())
 	next := await(t, "the lock", waits).mustHave(t)
 	if next.Created() <= held.Created() {
@@ -42,10 +38,8 @@ func TestInstalledServer(t *testing.T) {
 	}
 	check(t, next.Release())
 
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
-	second, err := other.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
+	second := must(other.AcquireShared(limited(t), k))(t)
 	ctx, cancel := context.WithCancel(limited(t))
 	writer := begin(other, ctx, k)
 	untilWaiting(t, l, k, 1)
@@ -55,12 +49,10 @@ func TestInstalledServer(t *testing.T) {
 	check(t, second.Release())
 
 	held = acquire(t, l, k)
-	_, err = admin.Delete(limited(t), held.Own())
-	check(t, err)
+	check(t, errOf(admin.Delete(limited(t), held.Own())))
 	await(t, "Lost", held.Lost())
 	held = acquire(t, l, k)
-	_, err = admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))
-	check(t, err)
+	check(t, errOf(admin.Revoke(limited(t), clientv3.LeaseID(l.LeaseID()))))
 	await(t, "Lost", held.Lost())
 	wantIs(t, held.Release(), lock.ErrLost)
 	wantNoKeys(t, admin, folder(k))

@@ -15,8 +15,7 @@ import (
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
-	c, err := startCluster(3, memberConfig{between: n})
-	check(t, err)
+	c := must(startCluster(3, memberConfig{between: n}))(t)
 	t.Cleanup(c.end)
 	t.Run("Leader", func(t *testing.T) { partition(t, n, c, true) })
 	t.Run("Follower", func(t *testing.T) { partition(t, n, c, false) })
@@ -44,8 +43,7 @@ func openBy(t testing.TB, lease time.Duration, members ...*member) *etcd.Locker 
 	for _, m := range members {
 		endpoints = append(endpoints, m.config.Client)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
-	check(t, err)
+	client := must(clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()}))(t)
 	t.Cleanup(func() { client.Close() })
 	return open(t, etcd.Options{Client: client, Lease: lease})
 }
@@ -70,9 +68,7 @@ func partition(t *testing.T, n *network, c *cluster, isLeader bool) {
 	came := make(chan outcome, 1)
 	go func() {
 		h, err := other.Acquire(limited(t), k)
-		if err == nil && ctx.Err() == nil {
-			t.Error("two have the lock, and both believe so")
-		}
+		that(t, err != nil || ctx.Err() != nil, "two have the lock, and both believe so")
 		hadAt <- time.Now()
 		came <- outcome{h, err}
 	}()
@@ -106,9 +102,7 @@ func partition(t *testing.T, n *network, c *cluster, isLeader bool) {
 	}
 	select {
 	case o := <-tried:
-		if o.err == nil {
-			t.Error("a lock of a minority")
-		}
+		that(t, o.err != nil, "a lock of a minority")
 		tried <- o
 	default:
 	}
@@ -139,14 +133,12 @@ func silentMember(t *testing.T, n *network, c *cluster) {
 	silent, _ := c.oneOf(t, direct, false)
 	var endpoints []string
 	for _, m := range c.members {
-		endpoint, err := n.before(m.config.Client, asServer(m.config.Name))
-		check(t, err)
+		endpoint := must(n.before(m.config.Client, asServer(m.config.Name)))(t)
 		endpoints = append(endpoints, endpoint)
 	}
 	var lockers []*etcd.Locker
 	for range 2 {
-		client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
-		check(t, err)
+		client := must(clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()}))(t)
 		t.Cleanup(func() { client.Close() })
 		lockers = append(lockers, open(t, etcd.Options{Client: client, Lease: 6 * time.Second}))
 	}

@@ -76,9 +76,7 @@ func TestStorm(t *testing.T) {
 					continue
 				}
 				had.Add(1)
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d have the lock", n)
-				}
+				equal(t, inside.Add(1), 1, "have the lock")
 				if number, err := held.Fence(); err == nil {
 					if last := fence.Swap(number); number <= last {
 						t.Errorf("fence %d after %d", number, last)

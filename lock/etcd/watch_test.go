@@ -62,10 +62,8 @@ func TestCompacted(t *testing.T) {
 	came := begin(l, limited(t), k)
 	await(t, "a watch", asked)
 	check(t, held.Release())
-	answer, err := other.Client().Put(limited(t), "other", "key")
-	check(t, err)
-	_, err = other.Client().Compact(limited(t), answer.Header.Revision)
-	check(t, err)
+	answer := must(other.Client().Put(limited(t), "other", "key"))(t)
+	check(t, errOf(other.Client().Compact(limited(t), answer.Header.Revision)))
 	close(compacted)
 	check(t, await(t, "the lock", came).mustHave(t).Release())
 }
@@ -128,9 +126,7 @@ func TestWatchesOnlyOneBefore(t *testing.T) {
 	check(t, held.Release())
 	for i, came := range waits { // and they come in their order
 		next := await(t, "the lock", came).mustHave(t)
-		if woken := await(t, "an event", events); woken != gone {
-			t.Errorf("%d: %s, want %s", i, woken, gone)
-		}
+		equal(t, await(t, "an event", events), gone, i)
 		select {
 		case further := <-events:
 			t.Errorf("%d: %s is watched, too", i, further)
@@ -147,8 +143,7 @@ func TestToken(t *testing.T) {
 	t.Parallel()
 	c := guarded(t)
 	admin, k := c.root(t), key()
-	l, err := openAt(limited(t), "8s "+c.address())
-	check(t, err)
+	l := must(openAt(limited(t), "8s "+c.address()))(t)
 	t.Cleanup(func() { check(t, l.(own).Close()) })
 	other, err := openAt(limited(t), "8s "+c.address())
 	check(t, err)
@@ -168,22 +163,17 @@ func TestToken(t *testing.T) {
 	wantNoKeys(t, admin, folder(k))
 
 	_, err = etcd.Open(limited(t), etcd.Options{Client: l.(own).client, Prefix: "elsewhere/"})
-	if err == nil {
-		t.Error("opened where the user may not write")
-	}
+	that(t, err != nil, "opened where the user may not write")
 }
 
 func TestList(t *testing.T) {
 	l := open(t, etcd.Options{Prefix: "list/"})
 	admin := server.client(t)
-	_, err := admin.Put(limited(t), "list/locks/not-ours", "x")
-	check(t, err)
-	_, err = admin.Put(limited(t), "list/locks/space/name/w/by-hand", "no claim")
-	check(t, err)
+	check(t, errOf(admin.Put(limited(t), "list/locks/not-ours", "x")))
+	check(t, errOf(admin.Put(limited(t), "list/locks/space/name/w/by-hand", "no claim")))
 	k := key()
 	readers := 0
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
 	writer := begin(l, limited(t), k)
 	listed := func() (granted, waiting int, foreign bool) {
 		for e, err := range l.List(limited(t)) {
@@ -215,6 +205,5 @@ func TestList(t *testing.T) {
 	o := await(t, "the lock", late)
 	check(t, o.err)
 	check(t, o.held.Release())
-	_, err = admin.Delete(limited(t), "list/", clientv3.WithPrefix())
-	check(t, err)
+	check(t, errOf(admin.Delete(limited(t), "list/", clientv3.WithPrefix())))
 }

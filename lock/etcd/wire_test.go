@@ -50,8 +50,7 @@ func newWireTo(t testing.TB, config clientv3.Config) *wire {
 			inner, err := s(ctx, d, cc, method, o...)
 			return &tapped{inner, w, method[strings.LastIndexByte(method, '/')+1:]}, err
 		})}
-	client, err := clientv3.New(config)
-	check(t, err)
+	client := must(clientv3.New(config))(t)
 	t.Cleanup(func() { client.Close() })
 	w.client = client
 	return w

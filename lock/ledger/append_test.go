@@ -22,8 +22,8 @@ func TestAppend(t *testing.T) {
 	l := fresh(t)
 	l.NoSync = false
 	holds(t, l)
-	must(t, l, `{"type":"a"}`, 1)
-	must(t, l, ` [1, 2]`+"\n", 2)
+	appends(t, l, `{"type":"a"}`, 1)
+	appends(t, l, ` [1, 2]`+"\n", 2)
 	if n, err := l.AppendIfSequence(background, []byte("3"), 2); n != 3 || err != nil {
 		t.Errorf("appended as %d, %v", n, err)
 	}
@@ -53,12 +53,10 @@ func TestEvents_After(t *testing.T) {
 		check(t, err)
 		got = append(got, string(event.Data))
 		if event.Sequence == 5 {
-			must(t, l, "6", 6)
+			appends(t, l, "6", 6)
 		}
 	}
-	if s := strings.Join(got, " "); s != "3 4 5 6" {
-		t.Errorf("got %s", s)
-	}
+	equal(t, strings.Join(got, " "), "3 4 5 6")
 	for event := range l.Events(0) {
 		if event.Sequence > 1 {
 			t.Fatal("goes on after break")
@@ -97,10 +95,8 @@ func TestAppend_NeverReplaces(t *testing.T) {
 		return err
 	})
 	complains(t, err, ledger.ErrSequenceMismatch)
-	if got := files(t, l); got != "event-000001.json event-000002.json" {
-		t.Errorf("left behind: %s", got)
-	}
-	must(t, l, `"again"`, 3)
+	equal(t, files(t, l), "event-000001.json event-000002.json", "left behind")
+	appends(t, l, `"again"`, 3)
 	holds(t, l, "1", `"theirs"`, `"again"`)
 }
 
@@ -112,9 +108,7 @@ func TestAppendBatch_NeverReplaces(t *testing.T) {
 		_, err := w.Append([]byte(`"a"`), []byte(`"b"`))
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	noErr(t, err)
 	holds(t, l, "1", `"theirs"`, `"a"`, `"b"`)
 }
 
@@ -141,16 +135,12 @@ func TestAppend_Invalid(t *testing.T) {
 				return err
 			})
 			complains(t, err, ledger.ErrInvalidEvent)
-			if got := files(t, l); got != "" {
-				t.Errorf("written: %s", got)
-			}
+			equal(t, files(t, l), "", "written")
 		})
 	}
 	l := fresh(t)
-	must(t, l, string(tooLarge[:ledger.MaxEvent-1])+`"`, 1) // the largest that may be
-	if _, err := l.Read(1); err != nil {
-		t.Error(err)
-	}
+	appends(t, l, string(tooLarge[:ledger.MaxEvent-1])+`"`, 1) // the largest that may be
+	noErr(t, errOf(l.Read(1)))
 }
 
 // TestLocked: what is decided under the lock holds when it is appended; the lock
@@ -161,9 +151,7 @@ func TestLocked(t *testing.T) {
 	failure := errors.New("changed my mind")
 	err := l.Locked(background, func(ctx context.Context, w *ledger.Writer) error {
 		kept = w
-		if w.Sequence() != 2 {
-			t.Errorf("at %d", w.Sequence())
-		}
+		equal(t, w.Sequence(), 2, "at")
 		if n, err := w.AppendIfSequence(2, []byte("3"), []byte("4")); n != 4 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
@@ -175,17 +163,13 @@ func TestLocked(t *testing.T) {
 		complains(t, err, lock.ErrReentrant)
 		return failure
 	})
-	if err != failure {
-		t.Errorf("got %v, want the function's own error as it is", err)
-	}
+	that(t, err == failure, "got %v, want the function's own error as it is", err)
 	for _, expected := range []int64{2, 4} {
 		if _, err := kept.AppendIfSequence(expected, []byte("5")); err == nil || errors.Is(err, ledger.ErrSequenceMismatch) {
 			t.Errorf("a Writer without a lock: %v", err)
 		}
 	}
-	if _, err := kept.Append([]byte("5")); err == nil {
-		t.Error("a Writer without a lock has appended")
-	}
+	that(t, errOf(kept.Append([]byte("5"))) != nil, "a Writer without a lock has appended")
 	holds(t, l, "1", "2", "3", "4")
 }
 
@@ -200,10 +184,8 @@ func TestAppend_LockRemoved(t *testing.T) {
 		}
 		lost = lost || e.Kind == lock.EventLost
 	}
-	must(t, l, "2", 2)
-	if !lost {
-		t.Error("the observer was not told")
-	}
+	appends(t, l, "2", 2)
+	that(t, lost, "the observer was not told")
 	if n, err := l.AppendIfSequence(background, []byte("3"), 2); n != 3 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -230,12 +212,12 @@ func TestAppend_Synced(t *testing.T) {
 	dir := filepath.Join(above, "proof")
 	var synced []string
 	l := ledger.Ledger{Dir: dir}.Synced(func(path string) { synced = append(synced, path) })
-	must(t, l, "1", 1)
+	appends(t, l, "1", 1)
 	if want := []string{above, dir, filepath.Join(dir, "ledger")}; !slices.Equal(synced, want) {
 		t.Errorf("synced %q, want %q", synced, want)
 	}
 	synced = nil
-	must(t, l, "2", 2)
+	appends(t, l, "2", 2)
 	if want := []string{filepath.Join(dir, "ledger")}; !slices.Equal(synced, want) {
 		t.Errorf("the second time: synced %q, want %q", synced, want)
 	}
@@ -244,17 +226,13 @@ func TestAppend_Synced(t *testing.T) {
 		t.Errorf("a batch: %v; synced %q", err, synced)
 	}
 	synced, l.NoSync = nil, true
-	must(t, l, "5", 5)
-	if len(synced) > 0 {
-		t.Errorf("without sync: synced %q", synced)
-	}
+	appends(t, l, "5", 5)
+	that(t, len(synced) == 0, "without sync: synced %q", synced)
 }
 
 // TestAppend_Timeout: a wait has a limit, unless the caller says otherwise.
 func TestAppend_Timeout(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 1: 1, -1: -1} {
-		if got := (ledger.Ledger{Timeout: timeout}).Patience(); got != want {
-			t.Errorf("Timeout %v: it waits %v, want %v", timeout, got, want)
-		}
+		equal(t, (ledger.Ledger{Timeout: timeout}).Patience(), want, "Timeout", timeout, "it waits")
 	}
 }

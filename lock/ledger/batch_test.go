@@ -46,7 +46,7 @@ func TestBatch_Finished(t *testing.T) {
 					if !hint {
 						os.Remove(at(l, ".head"))
 					}
-					must(t, l, `"next"`, int64(n+3+others+1))
+					appends(t, l, `"next"`, int64(n+3+others+1))
 					var want []string
 					for i := range n {
 						want = append(want, fmt.Sprint(i+1))
@@ -76,9 +76,7 @@ func TestBatch_FinishedFirst(t *testing.T) {
 	l := decided(t, 2, 1, 0)
 	_, err := l.AppendIfSequence(background, []byte("1"), 3)
 	var mismatch *ledger.SequenceError
-	if !errors.As(err, &mismatch) || mismatch.Actual != 5 {
-		t.Errorf("got %v, want that it is at 5", err)
-	}
+	that(t, errors.As(err, &mismatch) && mismatch.Actual == 5, "got %v, want that it is at 5", err)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`)
 }
 
@@ -87,7 +85,7 @@ func TestBatch_FinishedFirst(t *testing.T) {
 func TestBatch_TwoNames(t *testing.T) {
 	l := decided(t, 2, 0, 0)
 	check(t, os.Link(at(l, fmt.Sprintf(goldenTemp, 1)), at(l, "event-000003.json")))
-	must(t, l, `"next"`, 6)
+	appends(t, l, `"next"`, 6)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`, `"next"`)
 }
 
@@ -96,7 +94,7 @@ func TestBatch_TwoNames(t *testing.T) {
 func TestBatch_GoldenLater(t *testing.T) {
 	l := decided(t, 0, 0, 0)
 	write(t, l, ".batch", golden(t, "batch-later"))
-	must(t, l, `"next"`, 4)
+	appends(t, l, `"next"`, 4)
 	holds(t, l, `"part 1"`, `"part 2"`, `"part 3"`, `"next"`)
 }
 
@@ -124,9 +122,7 @@ func TestBatch_Golden(t *testing.T) {
 		}
 	}
 	want := strings.Replace(strings.Replace(golden(t, "batch"), "3", "300", 1), "GOLDENGOLDENGOLDENGOLDENGO", "[A-Z2-7]{26}", 1)
-	if !regexp.MustCompile("^" + want + "$").Match(got) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	that(t, regexp.MustCompile("^"+want+"$").Match(got), "got %q, want %q", got, want)
 }
 
 // TestBatch_Killed: a writer is killed when it has decided, a few times over. What it
@@ -147,9 +143,7 @@ func TestBatch_Killed(t *testing.T) {
 		}
 		check(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }))
 		n, err := l.Sequence()
-		if err != nil || n%300 != 0 || n == 0 {
-			t.Errorf("%d events, %v", n, err)
-		}
+		that(t, err == nil && n%300 == 0 && n != 0, "%d events, %v", n, err)
 		var want []string
 		for _, event := range numbered(0, int(n)) {
 			want = append(want, string(event))
@@ -197,7 +191,7 @@ func TestBatch_Unfinished(t *testing.T) {
 			if errors.Is(err, ledger.ErrUnfinished) && !same {
 				unfinished = true
 				want = append(want, fmt.Sprint(len(want)+1))
-				must(t, l, want[len(want)-1], int64(len(want)))
+				appends(t, l, want[len(want)-1], int64(len(want)))
 			} else if err != nil {
 				t.Fatal(err)
 			}
@@ -235,11 +229,9 @@ func TestBatch_NotDecided(t *testing.T) {
 	c, _ := start(t, "drafter", l.Dir)
 	c.Kill()
 	write(t, l, ".event-af123.tmp", `"another program's"`)
-	must(t, l, "2", 2)
+	appends(t, l, "2", 2)
 	holds(t, l, "1", "2")
-	if got := files(t, l); got != "event-000001.json event-000002.json" {
-		t.Errorf("left behind: %s", got)
-	}
+	equal(t, files(t, l), "event-000001.json event-000002.json", "left behind")
 
 	draft := fmt.Sprintf(goldenTemp, 1)
 	for name, head := range map[string]string{
@@ -251,12 +243,8 @@ func TestBatch_NotDecided(t *testing.T) {
 		if head != "" {
 			write(t, l, ".head", head)
 		}
-		if err := l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }); err != nil {
-			t.Error(err)
-		}
-		if got := files(t, l); got != "event-000001.json event-000002.json" {
-			t.Errorf("%s: left behind: %s", name, got)
-		}
+		noErr(t, l.Locked(background, func(context.Context, *ledger.Writer) error { return nil }))
+		equal(t, files(t, l), "event-000001.json event-000002.json", name, "left behind")
 	}
 }
 
@@ -269,15 +257,13 @@ func TestSweep_OthersData(t *testing.T) {
 	}
 	write(t, l, ".event-x.tmp", "1")
 	remove(t, l, ".head")
-	must(t, l, "2", 2)
+	appends(t, l, "2", 2)
 	for _, name := range keep {
 		if data, err := os.ReadFile(at(l, name)); err != nil || string(data) != "data" {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
-	if _, err := os.Lstat(at(l, ".event-x.tmp")); err == nil {
-		t.Error("the temporary file is there")
-	}
+	that(t, errOf(os.Lstat(at(l, ".event-x.tmp"))) != nil, "the temporary file is there")
 }
 
 // TestBatch_InTheWay: what another has put where the decision is to be stays as it is, and
@@ -292,9 +278,7 @@ func TestBatch_InTheWay(t *testing.T) {
 		return nil
 	})
 	check(t, err)
-	if got, want := files(t, l), ".batch event-000001.json"; got != want {
-		t.Errorf("there are %s; want %s", got, want)
-	}
+	equal(t, files(t, l), ".batch event-000001.json")
 	if data, err := os.ReadFile(at(l, ".batch")); string(data) != "theirs" {
 		t.Errorf("%q, %v", data, err)
 	}

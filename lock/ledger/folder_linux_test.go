@@ -59,13 +59,9 @@ func TestAppend_NoRoom(t *testing.T) {
 	l := filled(t, 2)
 	c, line := start(t, "limited", l.Dir)
 	c.Kill()
-	if strings.Count(line, "file too large") != 2 || !strings.Contains(line, at(l, ".event-")) {
-		t.Errorf("the errors: %s", line)
-	}
-	if got := files(t, l); got != "event-000001.json event-000002.json" {
-		t.Errorf("left behind: %s", got)
-	}
-	must(t, l, "3", 3)
+	that(t, strings.Count(line, "file too large") == 2 && strings.Contains(line, at(l, ".event-")), "the errors: %s", line)
+	equal(t, files(t, l), "event-000001.json event-000002.json", "left behind")
+	appends(t, l, "3", 3)
 	holds(t, l, "1", "2", "3")
 }
 
@@ -80,9 +76,7 @@ func tmpfs(t *testing.T, options string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
+		noErr(t, syscall.Unmount(dir, 0))
 	})
 	return dir
 }
@@ -92,7 +86,7 @@ func tmpfs(t *testing.T, options string) string {
 // was reported is there, and what was not is not.
 func TestAppend_DiskFull(t *testing.T) {
 	l := ledger.Ledger{Dir: tmpfs(t, "size=64k,nr_inodes=64"), NoSync: true}
-	must(t, l, "0", 1)
+	appends(t, l, "0", 1)
 	ballast := filepath.Join(l.Dir, "ballast")
 	want := []string{"0"}
 	for free := range 12 { // blocks of 4 KiB, or inodes
@@ -120,9 +114,7 @@ func TestAppend_DiskFull(t *testing.T) {
 					failed++
 				}
 			}
-			if free == 0 && failed == 0 {
-				t.Error("the disk was not full")
-			}
+			that(t, free != 0 || failed != 0, "the disk was not full")
 			check(t, os.RemoveAll(ballast))
 			holds(t, l, want...)
 			if got := files(t, l); strings.Contains(got, "tmp") || strings.Contains(got, "batch") || strings.Contains(got, "lock") {
@@ -132,7 +124,7 @@ func TestAppend_DiskFull(t *testing.T) {
 		if err := os.RemoveAll(at(l, "")); err != nil { // or else it gets too full
 			t.Fatal(err)
 		}
-		must(t, l, "0", 1)
+		appends(t, l, "0", 1)
 		want = []string{"0"}
 	}
 }
@@ -169,8 +161,8 @@ func fillInodes(path string, free int) error {
 // can be read.
 func TestAppend_ReadOnly(t *testing.T) {
 	l := ledger.Ledger{Dir: tmpfs(t, ""), NoSync: true}
-	must(t, l, "1", 1)
-	must(t, l, "2", 2)
+	appends(t, l, "1", 1)
+	appends(t, l, "2", 2)
 	check(t, syscall.Mount("none", l.Dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	_, err := l.Append(background, []byte("3"))
 	complains(t, err, syscall.EROFS, "ledger.lock")
@@ -187,12 +179,10 @@ func TestAppend_NotPermitted(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	check(t, os.Chmod(dir, 0o755))
 	l := ledger.Ledger{Dir: dir}
-	must(t, l, "1", 1)
-	must(t, l, "2", 2)
+	appends(t, l, "1", 1)
+	appends(t, l, "2", 2)
 	_, line := start(t, "nobody", dir)
-	if !strings.HasPrefix(line, "read 2 of 2; ") || !strings.Contains(line, "permission denied") {
-		t.Errorf("nobody: %s", line)
-	}
+	that(t, strings.HasPrefix(line, "read 2 of 2; ") && strings.Contains(line, "permission denied"), "nobody: %s", line)
 	holds(t, l, "1", "2")
 }
 
@@ -204,17 +194,13 @@ func TestLedger_Makes(t *testing.T) {
 	if _, err := l.Sequence(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no ledger in proof") {
 		t.Error(err)
 	}
-	if _, err := os.Stat("proof"); err == nil {
-		t.Error("reading made a folder")
-	}
-	must(t, l, "1", 1)
+	that(t, errOf(os.Stat("proof")) != nil, "reading made a folder")
+	appends(t, l, "1", 1)
 	holds(t, l, "1")
-	must(t, ledger.Ledger{Dir: "other/"}, "1", 1)
+	appends(t, ledger.Ledger{Dir: "other/"}, "1", 1)
 	_, err := ledger.Ledger{Dir: "absent/proof"}.Append(background, []byte("1"))
 	complains(t, err, fs.ErrNotExist, "make it first")
-	if _, err := os.Stat("absent"); err == nil {
-		t.Error("the folder above was made")
-	}
+	that(t, errOf(os.Stat("absent")) != nil, "the folder above was made")
 }
 
 // TestLedger_NoFolder: the folder above the ledger's must be there, and be one.
@@ -257,6 +243,6 @@ func TestLocked_ReleaseFails(t *testing.T) {
 	if !testkit.Exists(at(l, "ledger.lock")) {
 		t.Fatal("the release has not failed")
 	}
-	must(t, l, "3", 3)
+	appends(t, l, "3", 3)
 	holds(t, l, "1", "2", "3")
 }

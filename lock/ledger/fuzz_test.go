@@ -30,15 +30,13 @@ func told(l ledger.Ledger) (events, problems string, damaged, wrong bool) {
 // lying is what lies in the ledger's folder, but for what every writer may change.
 func lying(t *testing.T, l ledger.Ledger) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(at(l, ""))
-	check(t, err)
+	entries := must(os.ReadDir(at(l, "")))(t)
 	all := map[string]string{}
 	for _, e := range entries {
 		if e.Name() == ".head" || strings.HasPrefix(e.Name(), "ledger.lock") {
 			continue
 		}
-		data, err := os.ReadFile(at(l, e.Name()))
-		check(t, err)
+		data := must(os.ReadFile(at(l, e.Name())))(t)
 		all[e.Name()] = string(data)
 	}
 	return all
@@ -74,9 +72,7 @@ func FuzzFolder(f *testing.F) {
 		if e, p, _, _ := told(l); e != events || p != problems {
 			t.Errorf("told\n%s%s, and then\n%s%s", events, problems, e, p)
 		}
-		if damaged != wrong {
-			t.Errorf("reading tells\n%s, verifying\n%s", events, problems)
-		}
+		that(t, damaged == wrong, "reading tells\n%s, verifying\n%s", events, problems)
 		if after, _ := os.ReadFile(at(l, ".head")); !bytes.Equal(after, head) {
 			t.Errorf("reading changed the hint to %q", after)
 		}
@@ -85,15 +81,11 @@ func FuzzFolder(f *testing.F) {
 		last, err := l.Append(background, []byte(`"new"`))
 		after := lying(t, l)
 		if err != nil {
-			if !errors.Is(err, ledger.ErrDamaged) && !errors.Is(err, ledger.ErrPrefix) {
-				t.Errorf("appending: %v", err)
-			}
+			that(t, errors.Is(err, ledger.ErrDamaged) || errors.Is(err, ledger.ErrPrefix), "appending: %v", err)
 			same(t, before, after, func(name string) bool { return strings.HasPrefix(name, ".event-") && strings.HasSuffix(name, ".tmp") })
 			return
 		}
-		if after[fmt.Sprintf("event-%06d.json", last)] != `"new"` {
-			t.Errorf("appended as %d, which is %q", last, after[fmt.Sprintf("event-%06d.json", last)])
-		}
+		equal(t, after[fmt.Sprintf("event-%06d.json", last)], `"new"`, "appended as", last, "which")
 		// With a hint, nobody looks beyond a gap; what comes into it replaces nothing.
 		if n, err := l.Sequence(); (err != nil || n != last) && !strings.Contains(events, "missing") {
 			t.Errorf("appended as %d; the last is said to be %d, %v", last, n, err)

@@ -44,7 +44,7 @@ func TestAppend_Hint(t *testing.T) {
 			l := filled(t, 6)
 			write(t, l, ".head", hint)
 			holds(t, l, "1", "2", "3", "4", "5", "6")
-			must(t, l, "7", 7)
+			appends(t, l, "7", 7)
 			data, err := os.ReadFile(at(l, ".head"))
 			if err != nil || !strings.HasPrefix(string(data), `{"sequence":7,`) || len(data) != 96 {
 				t.Errorf("the next hint: %q, %v", data, err)
@@ -65,7 +65,7 @@ func TestAppend_OthersSince(t *testing.T) {
 		if n, err := l.Sequence(); n != int64(2+others) || err != nil {
 			t.Errorf("%d appended: at %d, %v", others, n, err)
 		}
-		must(t, l, "1", int64(3+others))
+		appends(t, l, "1", int64(3+others))
 	}
 }
 
@@ -76,19 +76,14 @@ func TestHead_Golden(t *testing.T) {
 	before := time.Now().Truncate(time.Second)
 	l := filled(t, 3)
 	after := time.Now()
-	got, err := os.ReadFile(at(l, ".head"))
-	check(t, err)
+	got := must(os.ReadFile(at(l, ".head")))(t)
 	at := sweptAt.FindString(string(got))
 	var when string
-	if _, err := fmt.Sscanf(at, `"swept_at":%q`, &when); err != nil {
-		t.Fatalf("%s: %v", got, err)
-	}
+	check(t, errOf(fmt.Sscanf(at, `"swept_at":%q`, &when)), got)
 	if swept, err := time.Parse("2006-01-02T15:04:05Z", when); err != nil || swept.Before(before) || swept.After(after) {
 		t.Errorf("swept at %s, %v", when, err)
 	}
-	if got, want := sweptAt.ReplaceAllString(string(got), `"swept_at":"2026-01-02T03:04:05Z"`), golden(t, "head"); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	equal(t, sweptAt.ReplaceAllString(string(got), `"swept_at":"2026-01-02T03:04:05Z"`), golden(t, "head"))
 }
 
 // TestHead_GoldenRead: an earlier version's hint is used, and a later one's, with
@@ -98,7 +93,7 @@ func TestHead_GoldenRead(t *testing.T) {
 		l := filled(t, 3)
 		remove(t, l, "event-000001.json")
 		write(t, l, ".head", golden(t, name))
-		must(t, l, "4", 4)
+		appends(t, l, "4", 4)
 		if data, err := os.ReadFile(at(l, ".head")); err != nil || len(data) != 96 {
 			t.Errorf("%q, %v", data, err)
 		}
@@ -107,8 +102,7 @@ func TestHead_GoldenRead(t *testing.T) {
 
 func golden(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
-	check(t, err)
+	data := must(os.ReadFile("testdata/" + name))(t)
 	return string(data)
 }
 
@@ -122,18 +116,14 @@ func TestEvents_WhileAppending(t *testing.T) {
 		go func() { errs <- follow(l, int64(reader), done) }()
 	}
 	for n := int64(0); n < 900; n += 3 {
-		if _, err := l.AppendBatch(background, numbered(n, 3)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errOf(l.AppendBatch(background, numbered(n, 3))))
 		if n%90 == 0 {
 			os.Remove(at(l, ".head"))
 		}
 	}
 	close(done)
 	for range 3 {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		noErr(t, <-errs)
 	}
 }
 
@@ -182,12 +172,9 @@ func TestHead_NotAHint(t *testing.T) {
 		l := filled(t, 2)
 		other := filepath.Join(t.TempDir(), "other")
 		check(t, errors.Join(os.WriteFile(other, []byte(text), 0o600), os.Remove(at(l, ".head")), os.Link(other, at(l, ".head"))))
-		must(t, l, "3", 3)
-		got, err := os.ReadFile(other)
-		check(t, err)
-		if string(got) != text {
-			t.Errorf("%s: it is %q", name, got)
-		}
+		appends(t, l, "3", 3)
+		got := must(os.ReadFile(other))(t)
+		equal(t, string(got), text, name)
 		if hint, err := os.ReadFile(at(l, ".head")); err != nil || len(hint) != len(whole) {
 			t.Errorf("%s: the hint is %q, %v", name, hint, err)
 		}

@@ -42,7 +42,7 @@ func TestEvents_Damaged(t *testing.T) {
 				victim := fmt.Sprintf("event-%06d.json", n)
 				remove(t, l, victim)
 				check(t, intrude(at(l, victim)))
-				must(t, l, "7", 7)
+				appends(t, l, "7", 7)
 				for _, after := range []int64{0, n - 1} {
 					next := after
 					for event, err := range l.Events(after) {
@@ -55,9 +55,7 @@ func TestEvents_Damaged(t *testing.T) {
 							t.Errorf("event %d: %s, %v", next, event.Data, err)
 						}
 					}
-					if next != 7 {
-						t.Errorf("behind %d it ends at %d", after, next)
-					}
+					equal(t, next, 7, "behind", after, "it ends at")
 				}
 				if name != "missing" {
 					_, err := l.Read(n)
@@ -106,9 +104,7 @@ func TestEvents_Aliens(t *testing.T) {
 			continue
 		}
 		complains(t, err, ledger.ErrDamaged)
-		if event.Sequence != 0 {
-			t.Errorf("%v has number %d", err, event.Sequence)
-		}
+		equal(t, event.Sequence, 0, err, "has number")
 		isLike := slices.ContainsFunc(like, func(name string) bool { return strings.Contains(err.Error(), at(l, name)+":") })
 		if errors.Is(err, ledger.ErrAlien) == isLike {
 			t.Errorf("%v: harmless: %v", err, !isLike)
@@ -117,24 +113,18 @@ func TestEvents_Aliens(t *testing.T) {
 	}
 	all := strings.Join(named, "\n")
 	for _, name := range aliens {
-		if !strings.Contains(all, at(l, name)+":") {
-			t.Errorf("%s is not named", name)
-		}
+		contains(t, all, at(l, name)+":", name, "is not named")
 	}
-	if len(named) != len(aliens) || read != 2 {
-		t.Errorf("%d events, and:\n%s", read, all)
-	}
+	that(t, len(named) == len(aliens) && read == 2, "%d events, and:\n%s", read, all)
 	for _, n := range []int64{0, -1, -1 << 63} {
 		_, err := l.Read(n)
 		complains(t, err, fs.ErrNotExist)
 	}
 	remove(t, l, "ledger.lock")
 	remove(t, l, "ledger.lock.reclaim")
-	must(t, l, "3", 3)
+	appends(t, l, "3", 3)
 	for _, name := range aliens {
-		if _, err := os.Lstat(at(l, name)); err != nil {
-			t.Error(err)
-		}
+		noErr(t, errOf(os.Lstat(at(l, name))))
 	}
 }
 
@@ -149,9 +139,7 @@ func TestEvents_Unreadable(t *testing.T) {
 					t.Fatalf("%d: %v", count, err)
 				}
 			}
-			if count != 1 {
-				t.Error("no error")
-			}
+			equal(t, count, 1, "no error")
 		}
 	}
 }
@@ -167,7 +155,7 @@ func TestAppend_HostileTemp(t *testing.T) {
 				check(t, intrude(at(l, ".event-solo.tmp")))
 			}
 			remove(t, l, ".head") // so that they are looked for
-			must(t, l, "2", 2)
+			appends(t, l, "2", 2)
 			if n, err := l.AppendBatch(background, numbered(2, 2)); n != 4 || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
@@ -177,7 +165,7 @@ func TestAppend_HostileTemp(t *testing.T) {
 	// A link that a crash left from the name of the temporary file to an event.
 	l := filled(t, 1)
 	check(t, os.Link(at(l, "event-000001.json"), at(l, ".event-solo.tmp")))
-	must(t, l, "2", 2)
+	appends(t, l, "2", 2)
 	holds(t, l, "1", "2")
 }
 
@@ -187,17 +175,13 @@ func TestAppend_ManyEvents(t *testing.T) {
 	write(t, l, "event-999998.json", "1")
 	write(t, l, ".head", `{"sequence":999998}`)
 	for n := int64(999999); n < 1000003; n++ {
-		must(t, l, "1", n)
+		appends(t, l, "1", n)
 	}
 	for event, err := range l.Events(999997) {
-		if err != nil || event.Sequence > 1000002 {
-			t.Errorf("%d: %v", event.Sequence, err)
-		}
+		that(t, err == nil && event.Sequence <= 1000002, "%d: %v", event.Sequence, err)
 	}
 	want := "event-1000000.json event-1000001.json event-1000002.json event-999998.json event-999999.json"
-	if got := files(t, l); got != want {
-		t.Errorf("%s", got)
-	}
+	equal(t, files(t, l), want)
 	for event, err := range l.Events(0) {
 		if event.Sequence == 0 {
 			t.Error(err) // an event that is taken for an alien

@@ -45,7 +45,7 @@ func TestBatch_Damaged(t *testing.T) {
 			}
 			holds(t, l, "1", "2") // reading is no matter of it
 			remove(t, l, ".batch")
-			must(t, l, "3", 3)
+			appends(t, l, "3", 3)
 		})
 	}
 }
@@ -55,7 +55,7 @@ func TestBatch_Damaged(t *testing.T) {
 func TestBatch_Enormous(t *testing.T) {
 	l := filled(t, 2)
 	write(t, l, ".batch", `{"id":"A","events":1000000000000}`)
-	must(t, l, "3", 3)
+	appends(t, l, "3", 3)
 	holds(t, l, "1", "2", "3")
 	if got := files(t, l); strings.Contains(got, "batch") {
 		t.Errorf("left behind: %s", got)
@@ -86,7 +86,7 @@ func TestAppend_NoHint(t *testing.T) {
 			check(t, intrude(at(l, ".head")))
 			before, err := os.Lstat(at(l, ".head"))
 			check(t, err)
-			must(t, l, "3", 3)
+			appends(t, l, "3", 3)
 			holds(t, l, "1", "2", "3")
 			if after, err := os.Lstat(at(l, ".head")); err != nil || !os.SameFile(before, after) {
 				t.Errorf("%v, %v", after, err)
@@ -110,10 +110,8 @@ func TestAppend_HintIsAnothers(t *testing.T) {
 			remove(t, l, ".head")
 			write(t, l, "private", private)
 			check(t, os.Link(at(l, "private"), at(l, ".head")))
-			must(t, l, "3", 3)
-			if got, err := os.ReadFile(at(l, "private")); err != nil || string(got) != private {
-				t.Errorf("the file holds %.99q, %v", got, err)
-			}
+			appends(t, l, "3", 3)
+			equal(t, string(must(os.ReadFile(at(l, "private")))(t)), private, "the file holds")
 			if got, err := os.ReadFile(at(l, ".head")); err != nil || !strings.HasPrefix(string(got), `{"sequence":3`) {
 				t.Errorf("the hint is %.99q, %v", got, err)
 			}

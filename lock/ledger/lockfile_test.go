@@ -49,12 +49,8 @@ func TestLocked_LockFile(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Lstat(at(l, "ledger.lock")); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the lock file afterwards: %v", err)
-		}
+		noErr(t, err)
+		wantErr(t, errOf(os.Lstat(at(l, "ledger.lock"))), fs.ErrNotExist, "the lock file afterwards")
 	}
 }
 
@@ -92,9 +88,7 @@ func TestAppend_OthersLock(t *testing.T) {
 			_, err = l.Append(background, []byte("2"))
 			complains(t, err, lock.ErrTimeout, theirs.names...)
 			var locked *lock.LockedError
-			if !errors.As(err, &locked) || locked.Path != path {
-				t.Errorf("%+v", locked)
-			}
+			that(t, errors.As(err, &locked) && locked.Path == path, "%+v", locked)
 			after, err := os.Lstat(path)
 			if err != nil || !os.SameFile(before, after) || after.Size() != before.Size() || after.ModTime() != before.ModTime() {
 				t.Errorf("their lock was touched: %v, %v", after, err)
@@ -114,9 +108,7 @@ func TestAppend_OthersLock(t *testing.T) {
 			}()
 			<-waiting
 			remove(t, l, "ledger.lock")
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			noErr(t, <-done)
 			holds(t, l, "1", "2")
 		})
 	}
@@ -154,9 +146,7 @@ func TestAppend_DeadHolder(t *testing.T) {
 	l.Timeout = 0
 	var seen []lock.EventKind
 	l.Observe = func(e lock.Event) { seen = append(seen, e.Kind) }
-	must(t, l, "2", 2)
-	if !slices.Contains(seen, lock.EventReclaimed) {
-		t.Errorf("observed %v, and not that it was reclaimed", seen)
-	}
+	appends(t, l, "2", 2)
+	that(t, slices.Contains(seen, lock.EventReclaimed), "observed %v, and not that it was reclaimed", seen)
 	holds(t, l, `"held"`, "2")
 }

@@ -40,8 +40,20 @@ func forever() error {
 
 var (
 	check      = testkit.Check
+	that       = testkit.That
+	errOf      = testkit.ErrOf
+	noErr      = testkit.NoErr
+	wantErr    = testkit.WantErr
+	contains   = testkit.Contains
 	eventually = testkit.Eventually
 )
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 // holder appends an event, and keeps the lock.
 func holder(dir string) error {
@@ -107,17 +119,15 @@ func filled(t *testing.T, n int) ledger.Ledger {
 	t.Helper()
 	l := fresh(t)
 	for i := range n {
-		must(t, l, fmt.Sprint(i+1), int64(i+1))
+		appends(t, l, fmt.Sprint(i+1), int64(i+1))
 	}
 	return l
 }
 
-// must appends an event, which gets the number want.
-func must(t *testing.T, l ledger.Ledger, event string, want int64) {
+// appends puts an event at the end, which gets the number want.
+func appends(t *testing.T, l ledger.Ledger, event string, want int64) {
 	t.Helper()
-	if got, err := l.Append(background, []byte(event)); err != nil || got != want {
-		t.Fatalf("appended %s as %d, %v; want %d", event, got, err, want)
-	}
+	equal(t, must(l.Append(background, []byte(event)))(t), want, "appended", event, "as")
 }
 
 // at is the path of a file of the ledger.
@@ -147,9 +157,7 @@ func holds(t *testing.T, l ledger.Ledger, want ...string) {
 		}
 		got = append(got, string(event.Data))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the ledger holds %q, want %q", got, want)
-	}
+	that(t, slices.Equal(got, want), "the ledger holds %q, want %q", got, want)
 	if n, err := l.Sequence(); err != nil || n != int64(len(want)) {
 		t.Errorf("the last event is %d, %v; want %d", n, err, len(want))
 	}
@@ -158,8 +166,7 @@ func holds(t *testing.T, l ledger.Ledger, want ...string) {
 // files lists the ledger's folder, less what stays there for good.
 func files(t *testing.T, l ledger.Ledger) string {
 	t.Helper()
-	entries, err := os.ReadDir(at(l, ""))
-	check(t, err)
+	entries := must(os.ReadDir(at(l, "")))(t)
 	var names []string
 	for _, e := range entries {
 		if e.Name() != ".head" && e.Name() != "ledger.lock.flock" {
@@ -177,8 +184,6 @@ func complains(t *testing.T, err, target error, want ...string) {
 		return
 	}
 	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("error %q does not say %q", err, w)
-		}
+		that(t, strings.Contains(err.Error(), w), "error %q does not say %q", err, w)
 	}
 }

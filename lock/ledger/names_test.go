@@ -25,7 +25,7 @@ func TestLedger_Prefix(t *testing.T) {
 	} {
 		l := fresh(t)
 		l.Prefix = prefix
-		must(t, l, "1", 1)
+		appends(t, l, "1", 1)
 		if n, err := l.AppendBatch(background, numbered(1, 2)); n != 3 || err != nil {
 			t.Errorf("prefix %q: %d, %v", prefix, n, err)
 		}
@@ -42,7 +42,7 @@ func TestLedger_Prefix(t *testing.T) {
 func TestLedger_SecondPrefix(t *testing.T) {
 	l := fresh(t)
 	l.Prefix = ledger.NoPrefix
-	must(t, l, "1", 1)
+	appends(t, l, "1", 1)
 	for _, hint := range []bool{true, false} {
 		other := ledger.Ledger{Dir: l.Dir}
 		if !hint {
@@ -60,13 +60,11 @@ func TestLedger_SecondPrefix(t *testing.T) {
 				complains(t, err, ledger.ErrPrefix)
 				n++
 			}
-			if n != 1 {
-				t.Errorf("hint %v, after %d: %d events or errors, want one error", hint, after, n)
-			}
+			that(t, n == 1, "hint %v, after %d: %d events or errors, want one error", hint, after, n)
 		}
 		holds(t, l, "1")
 		if hint {
-			must(t, l, "2", 2)
+			appends(t, l, "2", 2)
 			remove(t, l, "000002.json")
 		}
 	}
@@ -172,6 +170,6 @@ func FuzzEvents_Names(f *testing.F) {
 		if name == "event-000002.json" {
 			want = 3
 		}
-		must(t, l, "2", want)
+		appends(t, l, "2", want)
 	})
 }

@@ -33,9 +33,7 @@ func TestAppend_TheGreatest(t *testing.T) {
 			continue
 		}
 		complains(t, err, ledger.ErrDamaged)
-		if n != 0 {
-			t.Errorf("hint %d: appended as %d", hint, n)
-		}
+		equal(t, n, 0, "hint", hint, "appended as")
 	}
 }
 
@@ -57,7 +55,7 @@ func TestEvents_BeyondTheGreatest(t *testing.T) {
 		t.Fatalf("%v, %v", read, errs)
 	}
 	complains(t, errs[0], ledger.ErrDamaged, at(l, alien))
-	must(t, l, "3", 3)
+	appends(t, l, "3", 3)
 }
 
 // TestEvents_Gap: of many that are missing in a row one error tells, and what comes behind
@@ -82,9 +80,7 @@ func TestEvents_Gap(t *testing.T) {
 		}
 		want := []int64{1, 2, 1000, greatest}
 		if after == 2 { // nobody looks further than a few, without a sign
-			if len(read) > 0 || len(errs) > 0 {
-				t.Errorf("behind %d: %v, %v", after, read, errs)
-			}
+			that(t, len(read) == 0 && len(errs) == 0, "behind %d: %v, %v", after, read, errs)
 			continue
 		}
 		if !slices.Equal(read, want[after:]) || len(errs) != 2 {
@@ -113,7 +109,7 @@ func TestBatch_FileMissing(t *testing.T) {
 		}
 	}
 	write(t, l, temps[1], `"part 2"`)
-	must(t, l, "6", 6)
+	appends(t, l, "6", 6)
 	holds(t, l, "1", "2", `"part 1"`, `"part 2"`, `"part 3"`, "6")
 }
 
@@ -149,9 +145,7 @@ func TestBatch_NothingGivenUp(t *testing.T) {
 	err := l.Locked(background, func(_ context.Context, w *ledger.Writer) error {
 		for range 2 { // the second one has to finish first
 			n, err := w.Append([]byte(`"a"`), []byte(`"b"`), []byte(`"c"`))
-			if n != 0 || err == nil {
-				t.Errorf("appended %d, %v", n, err)
-			}
+			that(t, n == 0 && err != nil, "appended %d, %v", n, err)
 			if got := files(t, l); strings.Count(got, ".tmp") != 2 || !strings.HasPrefix(got, ".batch ") {
 				t.Errorf("there are %s", got)
 			}

@@ -48,8 +48,7 @@ func TestAppend_SystemCalls(t *testing.T) {
 			if out, err := writer.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Skipf("needs to be allowed to trace: %v: %s", err, out)
 			}
-			log, err := os.ReadFile(trace)
-			check(t, err)
+			log := must(os.ReadFile(trace))(t)
 			rest := string(log)
 			for _, some := range calls {
 				for _, call := range some {

@@ -45,9 +45,7 @@ func TestVerify(t *testing.T) {
 	write(t, l, "event-3.json", `"3"`)
 	write(t, l, "notes.txt", ``)
 	problems, shown := verified(t, l)
-	if want := "1 2 4 8 12 13 "; shown != want {
-		t.Errorf("shown: %s, want %s", shown, want)
-	}
+	equal(t, shown, "1 2 4 8 12 13 ", "shown")
 	slices.SortStableFunc(problems, func(a, b ledger.Problem) int { return strings.Compare(a.Path, b.Path) })
 	for i, want := range []struct {
 		kind              ledger.ProblemKind
@@ -73,9 +71,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("got %+v, want %v", p, want)
 		}
 	}
-	if len(problems) != 8 {
-		t.Errorf("%d problems: %v", len(problems), problems)
-	}
+	equal(t, len(problems), 8, "problems:", problems)
 
 	check(t, os.Rename(at(l, "event-3.json"), at(l, "event-000003.json")))
 	remove(t, l, "event-000011.json")
@@ -87,7 +83,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("mended: %v, %v", p, err)
 	}
 	holds(t, l, "1", "2", `"3"`, "4", "null", "null", "null", "8", "null", "null", "null", "null", "13")
-	must(t, l, "14", 14)
+	appends(t, l, "14", 14)
 }
 
 // TestVerify_LeftOut: what the listing of a folder that grows has left out is looked for.
@@ -98,9 +94,7 @@ func TestVerify_LeftOut(t *testing.T) {
 	for n, missing := range l.InOrder([]int64{1, 4, 6}) {
 		got += fmt.Sprint(n, ":", missing, " ")
 	}
-	if want := "1:0 2:0 3:0 4:0 5:1 6:0 "; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	equal(t, got, "1:0 2:0 3:0 4:0 5:1 6:0 ")
 }
 
 // TestVerify_Far: a gap is told at once, however wide it is.
@@ -108,9 +102,7 @@ func TestVerify_Far(t *testing.T) {
 	l := filled(t, 2)
 	write(t, l, fmt.Sprintf("event-%d.json", int64(greatest)), "1")
 	problems, _ := verified(t, l)
-	if len(problems) != 1 || problems[0].Sequence != 3 || problems[0].Missing != greatest-3 {
-		t.Errorf("%+v", problems)
-	}
+	that(t, len(problems) == 1 && problems[0].Sequence == 3 && problems[0].Missing == greatest-3, "%+v", problems)
 }
 
 // TestVerify_Batch: a batch that nobody can finish is told; one that the next writer will
@@ -144,7 +136,7 @@ func TestVerify_Batch(t *testing.T) {
 	write(t, l, "ledger.lock", `{"pid":2147483647,"created_at":"2024-01-15T10:30:00Z"}`) // dead
 	broken(ledger.ProblemDamaged, ".batch")
 	remove(t, l, ".batch")
-	must(t, l, "3", 3)
+	appends(t, l, "3", 3)
 }
 
 // TestVerify_None: what is no ledger, or has events of another prefix, is an error.
@@ -155,13 +147,9 @@ func TestVerify_None(t *testing.T) {
 		var errs []error
 		for p, err := range l.Verify(nil) {
 			errs = append(errs, err)
-			if err == nil {
-				t.Errorf("%+v: %+v", l, p)
-			}
+			that(t, err != nil, "%+v: %+v", l, p)
 		}
-		if len(errs) != 1 {
-			t.Errorf("%+v: %v", l, errs)
-		}
+		equal(t, len(errs), 1, l, errs)
 	}
 }
 

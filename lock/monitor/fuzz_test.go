@@ -90,23 +90,17 @@ func FuzzRequest(f *testing.F) {
 			if err == nil {
 				body, err = io.ReadAll(z)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 		case "":
 		default:
 			t.Errorf("headers %v", header)
 		}
 		if isPage {
-			if !bytes.Contains(body, []byte("</html>")) {
-				t.Errorf("the page is %q", body)
-			}
+			that(t, bytes.Contains(body, []byte("</html>")), "the page is %q", body)
 			return
 		}
 		var report monitor.Report
-		if err := json.Unmarshal(body, &report); err != nil {
-			t.Fatalf("%v in %s", err, body)
-		}
+		check(t, json.Unmarshal(body, &report), "in", body)
 		if bytes.ContainsFunc(body, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' || r == '<' }) {
 			t.Errorf("a control character in %q", body)
 		}
@@ -125,8 +119,6 @@ func FuzzRequest(f *testing.F) {
 		h = monitor.New(monitor.Engine{Name: "files", Lister: of(entry)})
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, again)
-		if w.Code != http.StatusOK {
-			t.Errorf("after a change: status %d", w.Code)
-		}
+		equal(t, w.Code, http.StatusOK, "after a change: status")
 	})
 }

@@ -33,6 +33,18 @@ func (l lister) List(ctx context.Context) iter.Seq2[lock.Status, error] {
 	return func(yield func(lock.Status, error) bool) { l(ctx, yield) }
 }
 
+var (
+	check = testkit.Check
+	that  = testkit.That
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 // of lists these locks.
 func of(locks ...lock.Status) lister {
 	return func(_ context.Context, yield func(lock.Status, error) bool) {
@@ -61,9 +73,7 @@ func report(t *testing.T, h http.Handler) (r monitor.Report) {
 	if w.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil {
-		t.Fatalf("%v in %s", err, w.Body)
-	}
+	check(t, json.Unmarshal(w.Body.Bytes(), &r), "in", w.Body)
 	if r.Total != len(r.Locks) {
 		t.Errorf("the total is %d of %d", r.Total, len(r.Locks))
 	}
@@ -72,9 +82,7 @@ func report(t *testing.T, h http.Handler) (r monitor.Report) {
 
 func hostname(t *testing.T) string {
 	t.Helper()
-	host, err := os.Hostname()
-	testkit.Check(t, err)
-	return host
+	return must(os.Hostname())(t)
 }
 
 func errorOf(t *testing.T, r monitor.Report, name string) string {
@@ -120,8 +128,7 @@ func TestReport(t *testing.T) {
 		)
 		time.Sleep(90*time.Second + 1234567*time.Nanosecond)
 		got := strings.ReplaceAll(strings.TrimSpace(ask(h, "GET", api).Body.String()), `},{`, "},\n{")
-		host, err := json.Marshal(hostname(t))
-		testkit.Check(t, err)
+		host := must(json.Marshal(hostname(t)))(t)
 		want := `{"locks":[{"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","holder":{"pid":12,"created_at":"2000-01-01T00:00:00Z","cmd":"deploy","nonce":"N","hostname":"vm"},"pid":12,"application_name":"deploy","query_start":"2000-01-01T00:00:00Z","namespace":"jobs","entity_id":"a.lock","mode":"exclusive","granted":true,"duration":90.001,"engine":"files","hostname":"vm","blocked_by":[],"next":["held","/l/jobs/a.lock N"]},
 {"path":"/l/jobs/a.lock","state":"held","evidence":"kernel lock held","pid":13,"application_name":null,"query_start":null,"namespace":"jobs","entity_id":"a.lock","mode":null,"granted":false,"duration":null,"engine":"files","hostname":null,"blocked_by":[12],"next":["nothing: it is let in when those before it have let go"]},
 {"path":"","state":"unknown","evidence":"","pid":null,"application_name":null,"query_start":null,"namespace":".","entity_id":"b.lock","mode":null,"granted":true,"duration":null,"engine":"files","hostname":null,"blocked_by":[],"next":["unknown"," "]},
@@ -129,17 +136,13 @@ func TestReport(t *testing.T) {
 {"path":"","state":"idle","evidence":"","holder":{"pid":98,"created_at":"2000-01-01T00:00:00Z"},"pid":98,"application_name":null,"query_start":"2000-01-01T00:00:00Z","namespace":"agent","entity_id":"7","mode":"exclusive","granted":true,"duration":90.001,"engine":"database","hostname":null,"blocked_by":[],"next":null},
 {"path":"","state":"active","evidence":"","pid":99,"application_name":"worker","query_start":"2000-01-01T00:00:01Z","namespace":"agent","entity_id":"7","mode":"exclusive","granted":false,"duration":89.001,"engine":"database","hostname":null,"blocked_by":[98,97],"next":["nothing: it is let in when those before it have let go"]}],"total":6,"engines":[{"name":"files","error":null},
 {"name":"database","error":null}],"host":` + string(host) + `,"at":"2000-01-01T00:01:30.001234567Z"}`
-		if got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
-		}
+		that(t, got == want, "got\n%s\nwant\n%s", got, want)
 	})
 }
 
 func TestReport_Empty(t *testing.T) {
 	got := ask(monitor.New(), "GET", api).Body.String()
-	if !strings.HasPrefix(got, `{"locks":[],"total":0,"engines":[],"host":"`) {
-		t.Errorf("got %s", got)
-	}
+	that(t, strings.HasPrefix(got, `{"locks":[],"total":0,"engines":[],"host":"`), "got %s", got)
 }
 
 // TestReport_Years: a lock file can name any time, and must not spoil the report.
@@ -171,9 +174,7 @@ func TestReport_Next(t *testing.T) {
 	e.Processes, e.Fence = []lock.Process{{PID: 1, Activity: "idle"}}, 42
 	next := func(s lock.Status) []string { return []string{string(s.State)} }
 	l := report(t, monitor.New(monitor.Engine{Name: "e", Next: next, Lister: of(e)})).Locks[0]
-	if len(l.Next) != 1 || l.Next[0] != "held" || l.State != "idle" || l.Fence != 42 {
-		t.Errorf("got %+v", l)
-	}
+	that(t, len(l.Next) == 1 && l.Next[0] == "held" && l.State == "idle" && l.Fence == 42, "got %+v", l)
 }
 
 func TestReport_Errors(t *testing.T) {
@@ -193,19 +194,13 @@ func TestReport_Errors(t *testing.T) {
 	)
 	for range 2 { // a failure leaves nothing behind
 		r := report(t, h)
-		if r.Total != 4 || *r.Locks[3].PID != 7 {
-			t.Errorf("the others are not shown: %+v", r.Locks)
-		}
+		that(t, r.Total == 4 && *r.Locks[3].PID == 7, "the others are not shown: %+v", r.Locks)
 		for name, want := range map[string]string{
 			"broken": "no route to host", "partly": "failure 0 (and 2 more)", "panics": "panic: oh", "sound": "",
 		} {
-			if got := errorOf(t, r, name); got != want {
-				t.Errorf("%s: %q, want %q", name, got, want)
-			}
+			equal(t, errorOf(t, r, name), want, name)
 		}
-		if errorOf(t, r, "nil") == "" {
-			t.Error("an engine that is none is not said to be so")
-		}
+		that(t, errorOf(t, r, "nil") != "", "an engine that is none is not said to be so")
 	}
 }
 
@@ -229,21 +224,13 @@ func TestReport_Hang(t *testing.T) {
 			synctest.Wait() // until the quitter has ended, as it does at the same time as the request
 			began := time.Now()
 			r := report(t, h)
-			if took := time.Since(began); took != 5*time.Second {
-				t.Errorf("request %d took %v", i, took)
-			}
-			if r.Total != 2 || *r.Locks[0].PID != 1 || *r.Locks[1].PID != 7 {
-				t.Errorf("request %d: %+v", i, r.Locks)
-			}
+			equal(t, time.Since(began), 5*time.Second, "request", i, "took")
+			that(t, r.Total == 2 && *r.Locks[0].PID == 1 && *r.Locks[1].PID == 7, "request %d: %+v", i, r.Locks)
 			for _, name := range []string{"deaf", "quitter"} {
-				if got := errorOf(t, r, name); got != "no answer within 5s" {
-					t.Errorf("request %d: %s: %q", i, name, got)
-				}
+				equal(t, errorOf(t, r, name), "no answer within 5s", "request", i, name)
 			}
 		}
-		if calls != 1 {
-			t.Errorf("the silent engine was asked %d times", calls)
-		}
+		that(t, calls == 1, "the silent engine was asked %d times", calls)
 		close(release)
 		synctest.Wait()
 		if r := report(t, h); errorOf(t, r, "deaf") != "" || r.Total != 3 || calls != 2 {
@@ -276,9 +263,7 @@ func TestReport_Shared(t *testing.T) {
 				t.Errorf("got %+v", r)
 			}
 		}
-		if calls != 1 {
-			t.Errorf("asked %d times", calls)
-		}
+		that(t, calls == 1, "asked %d times", calls)
 	})
 }
 
@@ -304,9 +289,7 @@ func TestReport_Hostile(t *testing.T) {
 	r := report(t, h)
 	l := r.Locks[0]
 	for _, got := range []string{l.Namespace, l.EntityID, *l.ApplicationName, *l.Hostname, *l.Mode, string(l.State), string(l.Evidence), l.Path, l.Info.Cmd, l.Next[0], l.Engine, errorOf(t, r, "b")} {
-		if got != nasty {
-			t.Errorf("%q became %q", nasty, got)
-		}
+		that(t, got == nasty, "%q became %q", nasty, got)
 	}
 	e = held("\xff", 1)
 	if r := report(t, monitor.New(monitor.Engine{Name: "e", Lister: of(e)})); r.Locks[0].EntityID != "\ufffd" {
@@ -377,10 +360,9 @@ func TestReport_Lines(t *testing.T) {
 // TestReport_Note: a holder's note is reported with it.
 func TestReport_Note(t *testing.T) {
 	locks := lock.Dir{Path: t.TempDir()}
-	held, err := locks.Acquire(t.Context(), lock.Key{Space: "agent", Name: "7"})
-	testkit.Check(t, err)
+	held := must(locks.Acquire(t.Context(), lock.Key{Space: "agent", Name: "7"}))(t)
 	defer held.Release()
-	testkit.Check(t, held.(*lock.FileHold).Note("step 2"))
+	check(t, held.(*lock.FileHold).Note("step 2"))
 	if l := report(t, monitor.New(monitor.Engine{Name: "files", Lister: locks})).Locks[0]; l.Note != "step 2" || l.NotedAt.IsZero() {
 		t.Errorf("%+v", l)
 	}

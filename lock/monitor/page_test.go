@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/monitor"
 )
 
@@ -16,9 +15,7 @@ func TestMethodsAndPaths(t *testing.T) {
 	h := monitor.New()
 	for _, path := range []string{"/", api} {
 		got, head := ask(h, "GET", path), ask(h, "HEAD", path)
-		if got.Code != http.StatusOK || head.Code != http.StatusOK {
-			t.Errorf("%s: GET %d, HEAD %d", path, got.Code, head.Code)
-		}
+		that(t, got.Code == http.StatusOK && head.Code == http.StatusOK, "%s: GET %d, HEAD %d", path, got.Code, head.Code)
 		if n := got.Header().Get("Content-Length"); n != strconv.Itoa(got.Body.Len()) || head.Body.Len() != 0 {
 			t.Errorf("%s: length %s of %d; HEAD has %d", path, n, got.Body.Len(), head.Body.Len())
 		}
@@ -32,16 +29,10 @@ func TestMethodsAndPaths(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/x", "/api", "/api/", api + "/", "/index.html", "//", "/api/../", "/favicon.ico", "/%00"} {
-		if w := ask(h, "GET", path); w.Code != http.StatusNotFound {
-			t.Errorf("%s: %d", path, w.Code)
-		}
+		equal(t, ask(h, "GET", path).Code, http.StatusNotFound, path)
 	}
-	if w := ask(h, "GET", "/?q=1"); w.Code != http.StatusOK {
-		t.Errorf("a query leads to %d", w.Code)
-	}
-	if w := ask(http.StripPrefix("/locks", h), "GET", "/locks"+api); w.Code != http.StatusOK {
-		t.Errorf("below a prefix: %d", w.Code)
-	}
+	equal(t, ask(h, "GET", "/?q=1").Code, http.StatusOK, "a query leads to")
+	equal(t, ask(http.StripPrefix("/locks", h), "GET", "/locks"+api).Code, http.StatusOK, "below a prefix")
 }
 
 func TestHeaders(t *testing.T) {
@@ -51,15 +42,11 @@ func TestHeaders(t *testing.T) {
 			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 			"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := header.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
-			}
+			equal(t, header.Get(name), want, path, name)
 		}
 		policy := header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none';", "connect-src 'self';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"} {
-			if !strings.Contains(policy, part) {
-				t.Errorf("%s: %q is missing in %q", path, part, policy)
-			}
+			that(t, strings.Contains(policy, part), "%s: %q is missing in %q", path, part, policy)
 		}
 		if strings.Contains(policy, "unsafe") || header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: too much is allowed: %v", path, header)
@@ -70,11 +57,8 @@ func TestHeaders(t *testing.T) {
 // TestPage_Alone: the page names no other resource, and has nothing in it that would
 // read a text as HTML or code. That it works, a browser must tell.
 func TestPage_Alone(t *testing.T) {
-	page, err := os.ReadFile("page.html")
-	testkit.Check(t, err)
-	if got := ask(monitor.New(), "GET", "/").Body.String(); got != string(page) {
-		t.Error("another page is served")
-	}
+	page := must(os.ReadFile("page.html"))(t)
+	equal(t, ask(monitor.New(), "GET", "/").Body.String(), string(page), "another page is served")
 	forbidden := regexp.MustCompile(`(?i)https?:|//[a-z]|\bsrc=|@import|url\(|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\bstyle=|\bon[a-z]+="`)
 	if found := forbidden.FindAll(page, -1); found != nil {
 		t.Errorf("the page has %q", found)

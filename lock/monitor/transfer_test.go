@@ -96,9 +96,7 @@ func TestNotModified(t *testing.T) {
 				t.Errorf("with %q: %d", given, w.Code)
 			}
 		}
-		if w := askWith(h, "GET", "/", "If-None-Match", tag); w.Code != http.StatusOK {
-			t.Errorf("the page: %d", w.Code)
-		}
+		equal(t, askWith(h, "GET", "/", "If-None-Match", tag).Code, http.StatusOK, "the page")
 		seen := map[string]string{tag: "the first"}
 		for what, change := range map[string]func(){
 			"an engine fails":  func() { failure = fmt.Errorf("gone") },

@@ -6,7 +6,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/permits"
 )
@@ -35,16 +34,13 @@ func TestOthersPermit(t *testing.T) {
 		held := take(t, of)
 		ctx := held.Context(t.Context())
 		if givenBack {
-			testkit.Check(t, held.Release())
+			check(t, held.Release())
 		}
 		calls.tries = 0
-		again, err := p.Acquire(ctx)
-		testkit.Check(t, err)
-		testkit.Check(t, again.Release())
-		if calls.tries != 1 {
-			t.Errorf("%s: %d locks are tried, want one", name, calls.tries)
-		}
-		testkit.Check(t, held.Release())
+		again := must(p.Acquire(ctx))(t)
+		check(t, again.Release())
+		that(t, calls.tries == 1, "%s: %d locks are tried, want one", name, calls.tries)
+		check(t, held.Release())
 	}
 }
 
@@ -94,9 +90,8 @@ func TestGateFails(t *testing.T) {
 			t.Errorf("%v, %v; want %v", held, err, mine)
 		}
 		wantFree(t, permits.New(dir, key, 2), 2)
-		held, err := acquire(permits.New(stubborn{dir, lock.ErrLost}, key, 2), t.Context())
-		testkit.Check(t, err)
-		testkit.Check(t, held.Release())
+		held := must(acquire(permits.New(stubborn{dir, lock.ErrLost}, key, 2), t.Context()))(t)
+		check(t, held.Release())
 	}
 }
 
@@ -106,9 +101,7 @@ func TestDo_Error(t *testing.T) {
 	err := permits.New(lock.Dir{Path: t.TempDir()}, key, 1).Do(t.Context(), func(ctx context.Context) error {
 		return errors.Join(mine, os.Remove(lock.HoldOf(ctx).(*permits.Permit).Hold.(*lock.FileHold).Path()))
 	})
-	if !errors.Is(err, mine) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, mine)
 }
 
 // broken is an engine that fails at one lock.
@@ -134,7 +127,7 @@ func TestEngineFails(t *testing.T) {
 		if held, err := p.TryAcquire(t.Context()); held != nil || !errors.Is(err, mine) {
 			t.Errorf("permit %d fails: %v, %v; want %v", number+1, held, err, mine)
 		}
-		testkit.Check(t, first.Release())
+		check(t, first.Release())
 		wantFree(t, permits.New(dir, key, 2), 2)
 	}
 }
@@ -155,11 +148,9 @@ func (l passing) Acquire(ctx context.Context, k lock.Key) (lock.Hold, error) {
 // TestTry_AtGate: a try outwaits who is just passing the gate.
 func TestTry_AtGate(t *testing.T) {
 	dir := lock.Dir{Path: t.TempDir()}
-	gate, err := dir.TryAcquire(t.Context(), key)
-	testkit.Check(t, err)
-	held, err := permits.New(passing{dir, gate}, key, 1).TryAcquire(t.Context())
-	testkit.Check(t, err)
-	testkit.Check(t, held.Release())
+	gate := must(dir.TryAcquire(t.Context(), key))(t)
+	held := must(permits.New(passing{dir, gate}, key, 1).TryAcquire(t.Context()))(t)
+	check(t, held.Release())
 }
 
 // TestOtherEngine: a permit of the same name elsewhere is another's, and what was asked to find
@@ -167,9 +158,8 @@ func TestTry_AtGate(t *testing.T) {
 func TestOtherEngine(t *testing.T) {
 	here, there := permits.New(lock.Dir{Path: t.TempDir()}, key, 2), permits.New(lock.Dir{Path: t.TempDir()}, key, 2)
 	held := take(t, there)
-	got, err := here.Acquire(held.Context(t.Context()))
-	testkit.Check(t, err)
-	testkit.Check(t, errors.Join(got.Release(), held.Release()))
+	got := must(here.Acquire(held.Context(t.Context())))(t)
+	check(t, errors.Join(got.Release(), held.Release()))
 	wantFree(t, here, 2)
 }
 

@@ -23,6 +23,20 @@ func TestMain(m *testing.M) {
 	})
 }
 
+var (
+	check   = testkit.Check
+	that    = testkit.That
+	errOf   = testkit.ErrOf
+	wantErr = testkit.WantErr
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 var roles = map[string]func(dir string){"below": below}
 
 const dyingVar = "HOLDFAST_PERMITS_DYING"
@@ -34,13 +48,12 @@ func wantFree(t *testing.T, p *permits.Pool, n int) {
 	t.Helper()
 	var all []*permits.Permit
 	for range n {
-		held, err := p.TryAcquire(t.Context())
-		testkit.Check(t, err)
+		held := must(p.TryAcquire(t.Context()))(t)
 		all = append(all, held)
 	}
 	wantNone(t, p)
 	for _, h := range all {
-		testkit.Check(t, h.Release())
+		check(t, h.Release())
 	}
 }
 
@@ -57,9 +70,7 @@ func take(t *testing.T, p *permits.Pool) *permits.Permit {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	held, err := p.Acquire(ctx)
-	testkit.Check(t, err)
-	return held
+	return must(p.Acquire(ctx))(t)
 }
 
 func begin(t *testing.T, ctx context.Context, p *permits.Pool) <-chan *permits.Permit {
@@ -80,7 +91,7 @@ func untilAtGate(t *testing.T, dir lock.Dir, n int) {
 	testkit.Eventually(t, "somebody waits for a permit", func() bool {
 		waiting := 0
 		for e, err := range dir.List(t.Context()) {
-			testkit.Check(t, err)
+			check(t, err)
 			if e.Key != key {
 				waiting += len(e.Waiters)
 			}
@@ -100,13 +111,13 @@ func TestFirstFree(t *testing.T) {
 		untilAtGate(t, dir, 3)
 		wantNone(t, p)
 		number := held[i].Number()
-		testkit.Check(t, held[i].Release())
+		check(t, held[i].Release())
 		if held[i] = <-came; held[i] == nil || held[i].Number() != number {
 			t.Fatalf("%v, want permit %d", held[i], number)
 		}
 	}
 	for _, h := range held {
-		testkit.Check(t, h.Release())
+		check(t, h.Release())
 	}
 	wantFree(t, p, 3)
 }
@@ -124,15 +135,10 @@ func TestTryWaitsForNothing(t *testing.T) {
 	calls := &counting{Dir: lock.Dir{Path: t.TempDir()}}
 	p := permits.New(calls, key, 1)
 	wantFree(t, p, 1)
-	gate, err := calls.TryAcquire(t.Context(), key)
-	testkit.Check(t, err)
-	if _, err := p.TryAcquire(gate.Context(t.Context())); !errors.Is(err, lock.ErrReentrant) {
-		t.Errorf("at the gate: %v", err)
-	}
-	testkit.Check(t, gate.Release())
-	if calls.waits > 0 {
-		t.Errorf("it has waited %d times", calls.waits)
-	}
+	gate := must(calls.TryAcquire(t.Context(), key))(t)
+	wantErr(t, errOf(p.TryAcquire(gate.Context(t.Context()))), lock.ErrReentrant, "at the gate")
+	check(t, gate.Release())
+	that(t, calls.waits == 0, "it has waited %d times", calls.waits)
 }
 
 // TestTwoAtOnce: of two permits that come at once, one is given back.
@@ -143,9 +149,9 @@ func TestTwoAtOnce(t *testing.T) {
 	a, b := take(t, p), take(t, p)
 	came := begin(t, t.Context(), p)
 	untilAtGate(t, dir, 2)
-	testkit.Check(t, a.Release())
-	testkit.Check(t, b.Release())
-	testkit.Check(t, (<-came).Release())
+	check(t, a.Release())
+	check(t, b.Release())
+	check(t, (<-came).Release())
 	wantFree(t, p, 2)
 }
 
@@ -173,9 +179,9 @@ func TestCancel(t *testing.T) {
 	if h := <-atGate; h != nil {
 		t.Error("acquired")
 	}
-	testkit.Check(t, a.Release())
-	testkit.Check(t, take(t, p).Release())
-	testkit.Check(t, b.Release())
+	check(t, a.Release())
+	check(t, take(t, p).Release())
+	check(t, b.Release())
 	wantFree(t, p, 2)
 }
 
@@ -193,15 +199,13 @@ func TestResize(t *testing.T) {
 		t.Fatalf("%v, want permit 2", two)
 	}
 	p.Resize(1)
-	testkit.Check(t, two.Release())
+	check(t, two.Release())
 	wantNone(t, p)
-	testkit.Check(t, one.Release())
+	check(t, one.Release())
 	wantFree(t, p, 1)
 	for _, n := range []int{0, -1} {
 		p.Resize(n)
-		if _, err := p.Acquire(t.Context()); !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("%d permits: %v", n, err)
-		}
+		wantErr(t, errOf(p.Acquire(t.Context())), lock.ErrInvalidName, n, "permits")
 	}
 }
 
@@ -212,25 +216,18 @@ func TestSecond(t *testing.T) {
 	p := permits.New(dir, key, 4)
 	err := p.Do(t.Context(), func(ctx context.Context) error {
 		for _, q := range []*permits.Pool{p, permits.New(dir, key, 4)} {
-			if _, err := q.Acquire(ctx); !errors.Is(err, lock.ErrReentrant) {
-				t.Errorf("error is %v", err)
-			}
-			if _, err := q.TryAcquire(ctx); !errors.Is(err, lock.ErrReentrant) {
-				t.Errorf("error is %v", err)
-			}
+			wantErr(t, errOf(q.Acquire(ctx)), lock.ErrReentrant)
+			wantErr(t, errOf(q.TryAcquire(ctx)), lock.ErrReentrant)
 		}
-		if number := lock.HoldOf(ctx).(*permits.Permit).Number(); number != 1 {
-			t.Errorf("permit %d", number)
-		}
+		equal(t, lock.HoldOf(ctx).(*permits.Permit).Number(), 1, "permit")
 		return permits.New(dir, lock.Key{Space: "test", Name: "other"}, 1).Do(ctx, func(context.Context) error { return nil })
 	})
-	testkit.Check(t, err)
+	check(t, err)
 	held := take(t, p)
 	ctx := held.Context(t.Context())
-	testkit.Check(t, held.Release())
-	again, err := p.Acquire(ctx)
-	testkit.Check(t, err)
-	testkit.Check(t, again.Release())
+	check(t, held.Release())
+	again := must(p.Acquire(ctx))(t)
+	check(t, again.Release())
 	wantFree(t, p, 4)
 }
 
@@ -240,9 +237,7 @@ func TestLost(t *testing.T) {
 	err := p.Do(t.Context(), func(ctx context.Context) error {
 		return os.Remove(lock.HoldOf(ctx).(*permits.Permit).Hold.(*lock.FileHold).Path())
 	})
-	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("error is %v", err)
-	}
+	wantErr(t, err, lock.ErrLost)
 	wantFree(t, p, 1)
 }
 
@@ -273,9 +268,7 @@ func TestKey(t *testing.T) {
 			t.Errorf("%q is permit %d", name, got)
 		}
 	}
-	if got := permits.Number(key, lock.Key{Space: "other", Name: "slots.permit-1"}); got != 0 {
-		t.Errorf("of another space: permit %d", got)
-	}
+	equal(t, permits.Number(key, lock.Key{Space: "other", Name: "slots.permit-1"}), 0, "of another space: permit")
 }
 
 // TestAbove: a process below one that has a permit gets none, nor waits at the gate, and may
@@ -284,15 +277,15 @@ func TestAbove(t *testing.T) {
 	dir := lock.Dir{Path: t.TempDir()}
 	p := permits.New(dir, key, 2)
 	first, held := take(t, p), take(t, p) // the last one: each of them is looked at
-	testkit.Check(t, first.Release())
+	check(t, first.Release())
 	below := testkit.Command(t, "below", dir.Path)
 	below.Env = held.Hold.(*lock.FileHold).Environ(below.Env)
 	gate, err := dir.Acquire(t.Context(), key) // by which it would wait
-	testkit.Check(t, err)
+	check(t, err)
 	child := testkit.StartCommand(t, below)
 	child.Expect("refused refused other")
-	testkit.Check(t, gate.Release())
-	testkit.Check(t, held.Release())
+	check(t, gate.Release())
+	check(t, held.Release())
 	child.Do("again", "had had other")
 	wantFree(t, p, 2)
 }

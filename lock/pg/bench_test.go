@@ -21,8 +21,8 @@ import (
 
 // inTurns compares the medians, as what else the machine does comes in bursts.
 
-// must is check, for goroutines.
-func must(err error) {
+// orPanic is check, for goroutines.
+func orPanic(err error) {
 	if err != nil {
 		panic(err)
 	}
@@ -47,8 +47,7 @@ func inTurns(b *testing.B, floor, ours func()) {
 }
 
 func openPG(b *testing.B, conn string) *pg.Locker {
-	l, err := pg.Open(context.Background(), pg.Options{Conn: conn})
-	check(b, err)
+	l := must(pg.Open(context.Background(), pg.Options{Conn: conn}))(b)
 	b.Cleanup(l.Close)
 	return l
 }
@@ -57,8 +56,7 @@ func openPG(b *testing.B, conn string) *pg.Locker {
 type barePG struct{ *pgx.Conn }
 
 func openBare(b *testing.B, conn string) barePG {
-	c, err := pgx.Connect(context.Background(), conn)
-	check(b, err)
+	c := must(pgx.Connect(context.Background(), conn))(b)
 	b.Cleanup(func() { check(b, c.Close(context.Background())) })
 	return barePG{c}
 }
@@ -67,12 +65,12 @@ const bareKey = int64(4711)
 
 func (c barePG) lock() {
 	_, err := c.Exec(context.Background(), "SELECT pg_advisory_lock($1)", bareKey)
-	must(err)
+	orPanic(err)
 }
 
 func (c barePG) unlock() {
 	var had bool
-	must(c.QueryRow(context.Background(), "SELECT pg_advisory_unlock($1)", bareKey).Scan(&had))
+	orPanic(c.QueryRow(context.Background(), "SELECT pg_advisory_unlock($1)", bareKey).Scan(&had))
 }
 
 // BenchmarkUncontended acquires and releases a lock that nobody else wants, and in
@@ -87,8 +85,7 @@ func uncontendedPG(b *testing.B, conn string) {
 		floor.unlock()
 	}
 	ours := func() {
-		held, err := l.Acquire(context.Background(), k)
-		check(b, err)
+		held := must(l.Acquire(context.Background(), k))(b)
 		check(b, held.Release())
 	}
 	bare()
@@ -125,16 +122,15 @@ func handoffPG(b *testing.B, conn string) {
 	for b.Loop() {
 		one.lock()
 		measure("floor", one.unlock, two.lock, two.unlock)
-		held, err := l.Acquire(context.Background(), k)
-		check(b, err)
+		held := must(l.Acquire(context.Background(), k))(b)
 		var next lock.Hold
-		measure("holdfast", func() { must(held.Release()) },
+		measure("holdfast", func() { orPanic(held.Release()) },
 			func() {
 				var err error
 				next, err = other.Acquire(context.Background(), k)
-				must(err)
+				orPanic(err)
 			},
-			func() { must(next.Release()) })
+			func() { orPanic(next.Release()) })
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(took["holdfast"])/float64(took["floor"]), "x-floor")
@@ -143,10 +139,8 @@ func handoffPG(b *testing.B, conn string) {
 // slow is a connection string for the same server by way of a link that adds a
 // millisecond to each packet.
 func slow(b *testing.B, conn string) string {
-	config, err := pgx.ParseConfig(conn)
-	check(b, err)
-	listener, err := net.Listen("unix", filepath.Join(b.TempDir(), ".s.PGSQL.5432"))
-	check(b, err)
+	config := must(pgx.ParseConfig(conn))(b)
+	listener := must(net.Listen("unix", filepath.Join(b.TempDir(), ".s.PGSQL.5432")))(b)
 	b.Cleanup(func() { _ = listener.Close() })
 	pump := func(to, from net.Conn) {
 		defer to.Close()
@@ -189,8 +183,7 @@ func BenchmarkMissedTry(b *testing.B) {
 	l, floor, holder := openPG(b, conn), openBare(b, conn), openBare(b, conn)
 	k := lock.Key{Space: "bench", Name: "missed"}
 	other := openPG(b, conn)
-	held, err := other.Acquire(context.Background(), k)
-	check(b, err)
+	held := must(other.Acquire(context.Background(), k))(b)
 	defer held.Release()
 	holder.lock()
 	for _, others := range []int{0, 5000} {
@@ -199,7 +192,7 @@ func BenchmarkMissedTry(b *testing.B) {
 		b.Run(fmt.Sprint(others, "-others"), func(b *testing.B) {
 			inTurns(b, func() {
 				var had bool
-				must(floor.QueryRow(context.Background(), "SELECT pg_try_advisory_lock($1)", bareKey).Scan(&had))
+				orPanic(floor.QueryRow(context.Background(), "SELECT pg_try_advisory_lock($1)", bareKey).Scan(&had))
 			}, func() {
 				if _, err := l.TryAcquire(context.Background(), k); err == nil {
 					b.Fatal("acquired what another has")
@@ -227,8 +220,8 @@ func BenchmarkHundred(b *testing.B) {
 					all.Go(func() {
 						for range 1000 / 100 {
 							held, err := l.Acquire(context.Background(), k)
-							must(err)
-							must(held.Release())
+							orPanic(err)
+							orPanic(held.Release())
 						}
 					})
 				}
@@ -241,8 +234,8 @@ func BenchmarkHundred(b *testing.B) {
 						for range 1000 / conns {
 							var had bool
 							_, err := c.Exec(context.Background(), "SELECT pg_advisory_lock($1)", int64(i%keys))
-							must(err)
-							must(c.QueryRow(context.Background(), "SELECT pg_advisory_unlock($1)", int64(i%keys)).Scan(&had))
+							orPanic(err)
+							orPanic(c.QueryRow(context.Background(), "SELECT pg_advisory_unlock($1)", int64(i%keys)).Scan(&had))
 						}
 					})
 				}

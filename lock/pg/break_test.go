@@ -14,18 +14,15 @@ func TestEndSession(t *testing.T) {
 	conn := database(t)
 	l, k := open(t, pg.Options{Conn: conn, Cmd: "mine"}), key()
 	held := acquire(t, l, k)
-	inner, err := l.Acquire(held.Context(limited(t)), lock.Key{Space: pg.Numbers, Name: "-1,-2"})
-	check(t, err)
+	inner := must(l.Acquire(held.Context(limited(t)), lock.Key{Space: pg.Numbers, Name: "-1,-2"}))(t)
 	other := open(t, pg.Options{Conn: conn})
 	for _, k := range []lock.Key{k, inner.(*pg.Hold).Key()} {
-		sessions, err := other.Holders(limited(t), k)
-		check(t, err)
+		sessions := must(other.Holders(limited(t), k))(t)
 		if len(sessions) != 1 || sessions[0].PID != held.Info().PID || sessions[0].Locks != 2 || sessions[0].Cmd != "mine" || sessions[0].Started.IsZero() {
 			t.Fatalf("holders: %+v", sessions)
 		}
 	}
-	sessions, err := other.Holders(limited(t), k)
-	check(t, err)
+	sessions := must(other.Holders(limited(t), k))(t)
 	later := sessions[0]
 	later.Started = later.Started.Add(time.Second)
 	wantIs(t, other.EndSession(limited(t), later), pg.ErrGone)
@@ -47,8 +44,7 @@ func TestEndSession(t *testing.T) {
 	mayLock(t, c, role)
 	low := open(t, pg.Options{Conn: as(conn, role)})
 	again := acquire(t, other, k)
-	sessions, err = low.Holders(limited(t), k)
-	check(t, err)
+	sessions = must(low.Holders(limited(t), k))(t)
 	if err := low.EndSession(limited(t), sessions[0]); err == nil || !strings.Contains(err.Error(), "GRANT pg_signal_backend TO") {
 		t.Errorf("error is %v, want what helps", err)
 	}

@@ -40,12 +40,10 @@ func (s *statements) take() []string {
 // traced opens a Locker whose statements are kept.
 func traced(t testing.TB) (*pg.Locker, *statements) {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(server.Conn())
-	check(t, err)
+	config := must(pgxpool.ParseConfig(server.Conn()))(t)
 	s := &statements{}
 	config.ConnConfig.Tracer = s
-	pool, err := pgxpool.NewWithConfig(limited(t), config)
-	check(t, err)
+	pool := must(pgxpool.NewWithConfig(limited(t), config))(t)
 	t.Cleanup(pool.Close)
 	return open(t, pg.Options{Pool: pool}), s
 }
@@ -58,9 +56,7 @@ func wantSent(t testing.TB, what string, sent []string, patterns ...string) {
 	for i := 0; ok && i < len(sent); i++ {
 		ok = regexp.MustCompile(patterns[i]).MatchString(sent[i])
 	}
-	if !ok {
-		t.Errorf("%s: sent is %q, want what matches %q", what, sent, patterns)
-	}
+	that(t, ok, "%s: sent is %q, want what matches %q", what, sent, patterns)
 }
 
 // TestMissedTryCost: it is one statement, which looks at none of the other locks that
@@ -93,14 +89,10 @@ func TestMissedTryCost(t *testing.T) {
 		}
 	}
 	acquired, err := lock.TryDo(limited(t), l, k, func(context.Context, lock.Hold) error { return nil })
-	if acquired || err != nil {
-		t.Errorf("TryDo: %v, %v", acquired, err)
-	}
+	that(t, !acquired && err == nil, "TryDo: %v, %v", acquired, err)
 	wantSent(t, "TryDo", s.take(), try)
 
-	if n := len(waiting(t, l, k)); n != 0 {
-		t.Errorf("%d wait", n)
-	}
+	equal(t, len(waiting(t, l, k)), 0, "wait")
 	wantSent(t, "List", s.take(), "FROM pg_locks")
 
 	for wait := 50 * time.Millisecond; ; wait *= 4 { // on a busy machine a short one has no time to look

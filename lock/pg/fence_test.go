@@ -19,24 +19,20 @@ import (
 // server.
 func TestFence(t *testing.T) {
 	t.Parallel()
-	s, err := pgtest.Start()
-	check(t, err)
+	s := must(pgtest.Start())(t)
 	defer func() { check(t, s.Stop()) }()
 	l, k := open(t, pg.Options{Conn: s.Conn()}), key()
 	var last int64
 	above := func(who string, fence int64) {
 		t.Helper()
-		if fence <= last {
-			t.Errorf("%s: fence %d, after %d", who, fence, last)
-		}
+		that(t, fence > last, "%s: fence %d, after %d", who, fence, last)
 		last = fence
 	}
 	round := func(who string) {
 		t.Helper()
 		for range 5 {
 			held := acquire(t, l, k)
-			fence, err := held.Fence()
-			check(t, err)
+			fence := must(held.Fence())(t)
 			above(who, fence)
 			check(t, held.Release())
 		}
@@ -47,8 +43,7 @@ func TestFence(t *testing.T) {
 		c.Do("acquire "+k.Name, "held")
 		var fence int64
 		a := c.Say("fence")
-		_, err := fmt.Sscan(strings.Fields(a)[0], &fence)
-		check(t, err)
+		check(t, errOf(fmt.Sscan(strings.Fields(a)[0], &fence)))
 		above(who+", in another process", fence)
 		if a := c.Say("release"); a != "released: <nil>" {
 			t.Fatal(a)
@@ -77,9 +72,7 @@ func TestFenceOutOfReason(t *testing.T) {
 		held := acquire(t, l, k)
 		before := fenceOf(t, held)
 		check(t, held.Release())
-		if last, err := l.LastFence(limited(t), k); err != nil || last != before {
-			t.Errorf("the last fence is %d, %v; want %d", last, err, before)
-		}
+		equal(t, must(l.LastFence(limited(t), k))(t), before, "the last fence")
 		exec1(t, c, `UPDATE "my ""locks".fences SET fence = 9223372036854775807`)
 		held = acquire(t, l, k)
 		fence, err := held.Fence()
@@ -122,8 +115,7 @@ func TestPurgeFences(t *testing.T) {
 	for name, age := range map[string]time.Duration{"old": 48*time.Hour + time.Minute, "young": 48*time.Hour - time.Minute} {
 		exec1(t, c, "INSERT INTO holdfast.fences (key, fence) VALUES ($1, $2)", name, time.Now().Add(-age).UnixMicro())
 	}
-	_, err := l.PurgeNames(limited(t), 48*time.Hour)
-	check(t, err)
+	check(t, errOf(l.PurgeNames(limited(t), 48*time.Hour)))
 	left := value[string](t, c, "SELECT string_agg(key, ' ') FROM holdfast.fences WHERE key IN ('old', 'young')")
 	if all := value[int](t, c, "SELECT count(*) FROM holdfast.fences"); left != "young" || all != 2 {
 		t.Errorf("left are %d fences, of those %q", all, left)
@@ -136,16 +128,13 @@ func TestFenceOfTheLost(t *testing.T) {
 	terminate(t, server.Conn(), held)
 	fence, err := held.Fence()
 	wantIs(t, err, lock.ErrLost)
-	if fence != 0 {
-		t.Errorf("fence %d", fence)
-	}
+	equal(t, fence, 0, "fence")
 	wantIs(t, held.Release(), lock.ErrLost)
 }
 
 func TestFenceOfReader(t *testing.T) {
 	l := open(t, pg.Options{})
-	held, err := l.AcquireShared(limited(t), key())
-	check(t, err)
+	held := must(l.AcquireShared(limited(t), key()))(t)
 	if fence, err := held.Fence(); fence != 0 || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("fence %d, %v; want none", fence, err)
 	}
@@ -164,21 +153,17 @@ func TestFenceRefusesLateWriter(t *testing.T) {
 	write := func(tx interface {
 		Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
 	}, balance int, fence int64) int64 {
-		done, err := tx.Exec(ctx, "UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2", balance, fence, 1)
-		check(t, err)
+		done := must(tx.Exec(ctx, "UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2", balance, fence, 1))(t)
 		return done.RowsAffected()
 	}
 	first := acquire(t, l, k)
-	old, err := first.Fence()
-	check(t, err)
-	late, err := raw(t, conn).Begin(ctx)
-	check(t, err)
+	old := must(first.Fence())(t)
+	late := must(raw(t, conn).Begin(ctx))(t)
 	var balance int
 	check(t, late.QueryRow(ctx, "SELECT balance FROM account WHERE id = 1").Scan(&balance))
 	terminate(t, conn, first)
 	second := acquire(t, l, k)
-	fence, err := second.Fence()
-	check(t, err)
+	fence := must(second.Fence())(t)
 	for i := range 2 { // a holder may write again
 		if n := write(setup, 200+i, fence); n != 1 {
 			t.Fatalf("the holder changed %d rows", n)
@@ -188,9 +173,7 @@ func TestFenceRefusesLateWriter(t *testing.T) {
 		t.Errorf("who came too late changed %d rows", n)
 	}
 	check(t, late.Rollback(ctx))
-	if got := value[int](t, setup, "SELECT balance FROM account"); got != 201 {
-		t.Errorf("balance %d, want 201", got)
-	}
+	equal(t, value[int](t, setup, "SELECT balance FROM account"), 201, "balance")
 	wantIs(t, first.Release(), lock.ErrLost)
 	check(t, second.Release())
 }

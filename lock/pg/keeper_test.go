@@ -66,8 +66,6 @@ func TestReap(t *testing.T) {
 		}
 	}
 	for lease, want := range map[time.Duration]time.Duration{0: time.Minute, time.Hour: time.Minute, 30 * time.Second: 10 * time.Second} {
-		if got := pg.IdleFor(lease); got != want {
-			t.Errorf("with a lease of %v one may lie idle for %v, want %v", lease, got, want)
-		}
+		equal(t, pg.IdleFor(lease), want, "with a lease of", lease, "one may lie idle for")
 	}
 }

@@ -34,9 +34,7 @@ func TestNumericSpace(t *testing.T) {
 	for _, name := range []string{"-0", "+1", "01", "1.5", "1e3", " 1", "1 ", "0x1", "x", "١", "2147483648", "-2147483649", "99999999999999999999"} {
 		wantInvalid(t, l, lock.Key{Space: "agent", Name: name})
 	}
-	if n := advisory(t, c, true); n != 0 {
-		t.Errorf("%d locks are left", n)
-	}
+	equal(t, advisory(t, c, true), 0, "locks are left")
 }
 
 func wantInvalid(t *testing.T, l *pg.Locker, k lock.Key) {
@@ -76,9 +74,7 @@ func TestRegister(t *testing.T) {
 	check(t, l.Register(ctx, "task", 2))
 	wantIs(t, l.Register(ctx, "agent", 2), pg.ErrSpaceClash)
 	wantIs(t, l.Register(ctx, "", 3), lock.ErrInvalidName)
-	if n := value[int](t, raw(t, conn), "SELECT count(*) FROM holdfast.spaces WHERE id IS NOT NULL"); n != 2 {
-		t.Errorf("%d spaces are known, want 2", n)
-	}
+	equal(t, value[int](t, raw(t, conn), "SELECT count(*) FROM holdfast.spaces WHERE id IS NOT NULL"), 2, "spaces are known")
 	// Two at once.
 	came := make(chan error)
 	for i, l := range []*pg.Locker{l, other} {
@@ -181,10 +177,6 @@ func TestCollisionOfNewNames(t *testing.T) {
 			check(t, o.held.Release())
 		}
 	}
-	if collisions != 1 {
-		t.Errorf("%d of two are told of the collision, want one", collisions)
-	}
-	if n := advisory(t, c, true); n != 0 {
-		t.Errorf("%d locks are left", n)
-	}
+	equal(t, collisions, 1, "of two are told of the collision")
+	equal(t, advisory(t, c, true), 0, "locks are left")
 }

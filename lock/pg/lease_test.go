@@ -27,9 +27,7 @@ func TestLeaseIsKept(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	if _, err := open(t, pg.Options{}).TryAcquire(limited(t), k); err == nil {
-		t.Error("two have the lock")
-	}
+	that(t, errOf(open(t, pg.Options{}).TryAcquire(limited(t), k)) != nil, "two have the lock")
 	check(t, held.Release())
 	wantIdle(t, l)
 	// Released by those who failed, too.
@@ -85,8 +83,6 @@ func TestLeaseMargin(t *testing.T) {
 func TestLeaseTooShort(t *testing.T) {
 	for _, lease := range []time.Duration{-time.Second, 1, time.Second - 1} {
 		l, err := pg.Open(limited(t), pg.Options{Conn: server.Conn(), Lease: lease})
-		if l != nil || !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("%v: %v, want to be refused", lease, err)
-		}
+		that(t, l == nil && errors.Is(err, lock.ErrInvalidName), "%v: %v, want to be refused", lease, err)
 	}
 }

@@ -66,9 +66,7 @@ func TestClosed(t *testing.T) {
 		t.Errorf("the last fence is %d, %v", last, err)
 	}
 	for _, err := range l.List(limited(t)) {
-		if err == nil || !strings.Contains(err.Error(), "the Locker is closed") {
-			t.Errorf("listed: %v", err)
-		}
+		that(t, err != nil && strings.Contains(err.Error(), "the Locker is closed"), "listed: %v", err)
 	}
 	if s, err := l.Inspect(limited(t), key()); err == nil || !strings.Contains(err.Error(), "the Locker is closed") {
 		t.Errorf("inspected: %+v, %v", s, err)

@@ -33,16 +33,12 @@ func TestLine(t *testing.T) {
 			mu.Lock()
 			order = append(order, n)
 			mu.Unlock()
-			if err := h.Release(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, h.Release())
 		})
 		eventually(t, "it stands in line", func() bool { return l.QueuedHere(k) == n+1 })
 	}
 	untilWaiting(t, l, k)
-	if n := len(waiting(t, l, k)); n != 1 {
-		t.Errorf("%d wait at the server, want 1", n)
-	}
+	equal(t, len(waiting(t, l, k)), 1, "wait at the server")
 	if taken, _, _ := l.Stat(); taken != 1 {
 		t.Errorf("%d connections are taken, want 1", taken)
 	}

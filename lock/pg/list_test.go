@@ -49,8 +49,7 @@ func TestQueryAdvisoryLocks(t *testing.T) {
 	}
 	check(t, held.Release())
 	check(t, await(t, "the lock", came).mustHave(t).Release())
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
 	if all := listed(t, l); len(all) != 1 || !all[0].Shared || all[0].Info.Mode != "shared" {
 		t.Errorf("a reader is listed as %+v", all)
 	}
@@ -141,9 +140,7 @@ func TestListOfOthers(t *testing.T) {
 				t.Errorf("listed: %+v, %+v", e, e.Info)
 			}
 		}
-		if n := len(listed(t, l)); n != len(want) {
-			t.Errorf("%d are listed, want %d", n, len(want))
-		}
+		equal(t, len(listed(t, l)), len(want), "are listed")
 	}
 	exec1(t, c, "ROLLBACK PREPARED 'nobody'")
 }
@@ -153,12 +150,9 @@ func TestListOfThousand(t *testing.T) {
 	conn := database(t)
 	l, c := open(t, pg.Options{Conn: conn + " pool_max_conns=2"}), raw(t, conn)
 	exec1(t, c, "SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 1000) n")
-	if n := len(listed(t, l)); n != 1000 {
-		t.Errorf("%d are listed, want 1000", n)
-	}
+	equal(t, len(listed(t, l)), 1000, "are listed")
 	held := acquire(t, l, key())
-	inner, err := l.Acquire(held.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 	for range 10 {
 		for range l.List(limited(t)) {
 			check(t, acquireNow(t, l, key()).Release()) // with the connection that the list had

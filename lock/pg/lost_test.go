@@ -56,8 +56,7 @@ func TestSessionTerminated(t *testing.T) {
 // lie in the pool.
 func TestServerStops(t *testing.T) {
 	t.Parallel()
-	s, err := pgtest.Start()
-	check(t, err)
+	s := must(pgtest.Start())(t)
 	defer func() { check(t, s.Stop()) }()
 	l := open(t, pg.Options{Conn: s.Conn()})
 	for name, stop := range map[string]func() error{"End": s.End, "Kill": s.Kill} {
@@ -115,9 +114,7 @@ func TestServerStops(t *testing.T) {
 // fenceOf asks for a fence.
 func fenceOf(t testing.TB, held lock.Hold) int64 {
 	t.Helper()
-	fence, err := held.Fence()
-	check(t, err)
-	return fence
+	return must(held.Fence())(t)
 }
 
 // TestStaleConnections: those that died while they lay in the pool are no error.
@@ -128,16 +125,14 @@ func TestStaleConnections(t *testing.T) {
 	for _, acquire := range []func(context.Context, lock.Key) (lock.Hold, error){l.Acquire, l.TryAcquire, l.AcquireShared} {
 		var holds []lock.Hold
 		for range 5 {
-			held, err := acquire(limited(t), key())
-			check(t, err)
+			held := must(acquire(limited(t), key()))(t)
 			holds = append(holds, held)
 		}
 		for _, h := range holds {
 			check(t, h.Release())
 			exec1(t, admin, "SELECT pg_terminate_backend($1, 10000)", h.Info().PID)
 		}
-		held, err := acquire(limited(t), key())
-		check(t, err)
+		held := must(acquire(limited(t), key()))(t)
 		check(t, held.Release())
 		wantIdle(t, l)
 	}

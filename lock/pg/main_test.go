@@ -34,6 +34,20 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
+var (
+	check = testkit.Check
+	that  = testkit.That
+	errOf = testkit.ErrOf
+	noErr = testkit.NoErr
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 // TestServerIsThere stands for all that can't run without one.
 func TestServerIsThere(t *testing.T) {
 	if server == nil {
@@ -75,8 +89,7 @@ func open(t testing.TB, o pg.Options) *pg.Locker {
 	if o.Conn == "" && o.Pool == nil {
 		o.Conn = server.Conn()
 	}
-	l, err := pg.Open(limited(t), o)
-	check(t, err)
+	l := must(pg.Open(limited(t), o))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			go l.Close() // which may wait for ever
@@ -90,8 +103,7 @@ func open(t testing.TB, o pg.Options) *pg.Locker {
 // raw is a connection that knows nothing of holdfast.
 func raw(t testing.TB, conn string) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(limited(t), conn)
-	check(t, err)
+	c := must(pgx.Connect(limited(t), conn))(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -100,8 +112,7 @@ func exec1(t testing.TB, c interface {
 	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
 }, sql string, args ...any) {
 	t.Helper()
-	_, err := c.Exec(limited(t), sql, args...)
-	check(t, err)
+	check(t, errOf(c.Exec(limited(t), sql, args...)))
 }
 
 func value[T any](t testing.TB, c *pgx.Conn, sql string, args ...any) (v T) {
@@ -127,17 +138,9 @@ func key() lock.Key {
 
 func acquire(t testing.TB, l lock.Locker, k lock.Key) *pg.Hold {
 	t.Helper()
-	held, err := l.Acquire(limited(t), k)
-	check(t, err)
+	held := must(l.Acquire(limited(t), k))(t)
 	t.Cleanup(func() { _ = held.Release() })
 	return held.(*pg.Hold)
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // eventually looks again until cond holds.

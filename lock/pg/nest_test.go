@@ -30,9 +30,7 @@ func TestNestersDoNotStarve(t *testing.T) {
 					})
 				})
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			noErr(t, err)
 		})
 	}
 	all.Wait()
@@ -91,24 +89,17 @@ func TestTwoNestUnderOneHold(t *testing.T) {
 	untilWaiting(t, l, hot)
 	sibling, err := l.Acquire(ctx, key())
 	check(t, err)
-	if pg.SameSession(sibling, outer) {
-		t.Error("two are at work on one session")
-	}
+	that(t, !pg.SameSession(sibling, outer), "two are at work on one session")
 	_, err = l.TryAcquire(ctx, hot)
 	wantLocked(t, err)
 	// Who comes with what the sibling has is on the sibling's session.
-	deeper, err := l.Acquire(sibling.Context(ctx), key())
-	check(t, err)
-	if !pg.SameSession(deeper, sibling) {
-		t.Error("a nested hold is not on the session of the one that it is under")
-	}
+	deeper := must(l.Acquire(sibling.Context(ctx), key()))(t)
+	that(t, pg.SameSession(deeper, sibling), "a nested hold is not on the session of the one that it is under")
 	check(t, deeper.Release())
 	check(t, sibling.Release())
 	check(t, elsewhere.Release())
 	inner := await(t, "the lock", came).mustHave(t)
-	if !pg.SameSession(inner, outer) {
-		t.Error("a nested hold is not on the session of the one that it is under")
-	}
+	that(t, pg.SameSession(inner, outer), "a nested hold is not on the session of the one that it is under")
 	check(t, inner.Release())
 	check(t, outer.Release())
 	wantIdle(t, l)
@@ -127,8 +118,7 @@ func TestTwoNestersOfOneKey(t *testing.T) {
 		l, k := open(t, pg.Options{Conn: server.Conn() + " pool_max_conns=2"}), key()
 		outer, full := acquire(t, l, key()), acquire(t, l, key())
 		ctx := outer.Context(limited(t))
-		first, err := acquires[0](l)(ctx, k)
-		check(t, err)
+		first := must(acquires[0](l)(ctx, k))(t)
 		came := make(chan outcome, 1)
 		go func() {
 			h, err := acquires[1](l)(ctx, k)
@@ -178,8 +168,7 @@ func TestSiblingReleasedWhileInnerWaits(t *testing.T) {
 	elsewhere := acquire(t, open(t, pg.Options{}), hot)
 	outer := acquire(t, l, key())
 	ctx := outer.Context(limited(t))
-	sibling, err := l.Acquire(ctx, key())
-	check(t, err)
+	sibling := must(l.Acquire(ctx, key()))(t)
 	came := begin(l, ctx, hot)
 	untilWaiting(t, l, hot)
 	if fence, err := sibling.Fence(); fence == 0 || err != nil {
@@ -189,9 +178,7 @@ func TestSiblingReleasedWhileInnerWaits(t *testing.T) {
 	untilWaiting(t, l, hot)
 	check(t, elsewhere.Release())
 	inner := await(t, "the lock", came).mustHave(t)
-	if !pg.SameSession(inner, outer) {
-		t.Error("not on the outer's session")
-	}
+	that(t, pg.SameSession(inner, outer), "not on the outer's session")
 	check(t, inner.Release())
 	check(t, outer.Release())
 	wantIdle(t, l)
@@ -201,17 +188,13 @@ func TestSiblingReleasedWhileInnerWaits(t *testing.T) {
 func TestOuterReleasedWhileInnerIsHeld(t *testing.T) {
 	l, k := open(t, pg.Options{}), key()
 	outer := acquire(t, l, key())
-	inner, err := l.Acquire(outer.Context(limited(t)), k)
-	check(t, err)
+	inner := must(l.Acquire(outer.Context(limited(t)), k))(t)
 	check(t, outer.Release())
 	wantStillHeld(t, inner)
 	check(t, acquire(t, l, outer.Key()).Release())
 	// What is acquired under the inner is on its session.
-	deeper, err := l.Acquire(inner.Context(limited(t)), key())
-	check(t, err)
-	if !pg.SameSession(deeper, inner) {
-		t.Error("not on the session of the one that it is under")
-	}
+	deeper := must(l.Acquire(inner.Context(limited(t)), key()))(t)
+	that(t, pg.SameSession(deeper, inner), "not on the session of the one that it is under")
 	check(t, inner.Release())
 	check(t, deeper.Release())
 	wantIdle(t, l)
@@ -234,20 +217,13 @@ func TestInnerFails(t *testing.T) {
 	l.FailGranted(true)
 	had := make(chan bool, 1)
 	l.OnCleaned(func(h bool) { had <- h })
-	if _, err := l.Acquire(outer.Context(limited(t)), key()); err == nil {
-		t.Error("acquired, want it to fail")
-	}
-	if !<-had {
-		t.Error("the lock had not been granted: this test shows nothing")
-	}
+	that(t, errOf(l.Acquire(outer.Context(limited(t)), key())) != nil, "acquired, want it to fail")
+	that(t, <-had, "the lock had not been granted: this test shows nothing")
 	l.FailGranted(false)
 	l.OnCleaned(nil)
 	wantStillHeld(t, outer)
-	inner, err := l.Acquire(outer.Context(limited(t)), key())
-	check(t, err)
-	if !pg.SameSession(inner, outer) {
-		t.Error("the session of the outer is not used any more")
-	}
+	inner := must(l.Acquire(outer.Context(limited(t)), key()))(t)
+	that(t, pg.SameSession(inner, outer), "the session of the outer is not used any more")
 	check(t, inner.Release())
 	check(t, outer.Release())
 	check(t, elsewhere.Release())
@@ -261,8 +237,7 @@ func TestLossTakesAllHoldsOfTheSession(t *testing.T) {
 	l, hot := open(t, pg.Options{Observe: r.Observe}), key()
 	elsewhere := acquire(t, open(t, pg.Options{}), hot)
 	outer := acquire(t, l, key())
-	inner, err := l.Acquire(outer.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(outer.Context(limited(t)), key()))(t)
 	came := begin(l, context.WithoutCancel(inner.Context(limited(t))), hot)
 	untilWaiting(t, l, hot)
 	terminate(t, server.Conn(), inner)
@@ -270,17 +245,13 @@ func TestLossTakesAllHoldsOfTheSession(t *testing.T) {
 		await(t, "Lost", h.Lost())
 		wantIs(t, context.Cause(h.Context(limited(t))), lock.ErrLost)
 	}
-	if o := await(t, "the end of the wait", came); o.err == nil {
-		t.Error("acquired what another has")
-	}
+	that(t, await(t, "the end of the wait", came).err != nil, "acquired what another has")
 	// Others of this Locker can have them.
 	check(t, acquire(t, l, outer.Key()).Release())
 	for _, h := range []lock.Hold{inner, outer} {
 		wantIs(t, h.Release(), lock.ErrLost)
 	}
-	if n := r.count(lock.EventLost); n != 2 {
-		t.Errorf("%d losses are told, want 2", n)
-	}
+	equal(t, r.count(lock.EventLost), 2, "losses are told")
 	check(t, elsewhere.Release())
 	wantIdle(t, l)
 }

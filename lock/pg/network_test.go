@@ -77,9 +77,7 @@ func TestReleaseInSilence(t *testing.T) {
 	go func() { released <- held.Release() }()
 	wantIs(t, await(t, "the end of Release", released), lock.ErrLost)
 	await(t, "Lost", held.Lost())
-	if n := r.count(lock.EventLost); n != 1 {
-		t.Errorf("%d losses are told, want 1", n)
-	}
+	equal(t, r.count(lock.EventLost), 1, "losses are told")
 	wantIdle(t, l)
 	p.cut()
 	p.swallow(false)
@@ -113,8 +111,7 @@ func TestEarlyCancel(t *testing.T) {
 	l := open(t, pg.Options{Conn: p.through(server.Conn())})
 	l.SetSilence(10 * patience) // nothing but the query is said
 	outer := acquire(t, l, key())
-	inner, err := l.Acquire(outer.Context(limited(t)), k)
-	check(t, err) // from now on the query is the first that is said of k
+	inner := must(l.Acquire(outer.Context(limited(t)), k))(t) // from now on the query is the first that is said of k
 	check(t, inner.Release())
 	held := acquire(t, open(t, pg.Options{}), k)
 	ctx, cancel := context.WithCancel(outer.Context(limited(t)))

@@ -215,7 +215,6 @@ func untilWaiting(t testing.TB, l lock.Locker, k lock.Key) {
 
 func waiting(t testing.TB, l lock.Locker, k lock.Key) []lock.Process {
 	t.Helper()
-	s, err := l.Inspect(limited(t), k)
-	check(t, err)
+	s := must(l.Inspect(limited(t), k))(t)
 	return s.Waiters
 }

@@ -29,16 +29,13 @@ func wantRefused(t testing.TB, o pg.Options, is error, says string) {
 		l.Close()
 		t.Fatal("opened")
 	}
-	if !errors.Is(err, is) || !strings.Contains(err.Error(), says) {
-		t.Errorf("error is %v, want %v, with %q", err, is, says)
-	}
+	that(t, errors.Is(err, is) && strings.Contains(err.Error(), says), "error is %v, want %v, with %q", err, is, says)
 }
 
 // TestOpenOfStandby: its locks are none of the primary's.
 func TestOpenOfStandby(t *testing.T) {
 	t.Parallel()
-	s, err := pgtest.Start()
-	check(t, err)
+	s := must(pgtest.Start())(t)
 	defer func() { check(t, s.Stop()) }()
 	check(t, s.End())
 	check(t, s.Standby())
@@ -75,11 +72,8 @@ func TestSchemasOfTwoRoles(t *testing.T) {
 	for range 3 {
 		for _, l := range lockers {
 			held := acquire(t, l, k)
-			fence, err := held.Fence()
-			check(t, err)
-			if fence <= last {
-				t.Errorf("fence %d, after %d", fence, last)
-			}
+			fence := must(held.Fence())(t)
+			that(t, fence > last, "fence %d, after %d", fence, last)
 			last = fence
 			check(t, held.Release())
 		}
@@ -91,28 +85,22 @@ func TestSchemaByName(t *testing.T) {
 	conn := database(t)
 	l := open(t, pg.Options{Conn: conn, Schema: `My "locks'`})
 	held := acquire(t, l, key())
-	if _, err := held.Fence(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(held.Fence()))
 	if entries := listed(t, l); len(entries) != 1 || entries[0].Key != held.Key() {
 		t.Errorf("listed: %+v", entries)
 	}
 	check(t, held.Release())
-	if n := value[int](t, raw(t, conn), `SELECT count(*) FROM "My ""locks'".names`); n != 1 {
-		t.Errorf("%d names", n)
-	}
+	equal(t, value[int](t, raw(t, conn), `SELECT count(*) FROM "My ""locks'".names`), 1, "names")
 }
 
 // TestSettings: they are there before the first lock is, by way of the connection itself.
 // On a socket the server has no TCP to set.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := listener.Addr().(*net.TCPAddr).Port
 	check(t, listener.Close())
-	s, err := pgtest.Start("listen_addresses='127.0.0.1'", fmt.Sprint("port=", port))
-	check(t, err)
+	s := must(pgtest.Start("listen_addresses='127.0.0.1'", fmt.Sprint("port=", port)))(t)
 	defer func() { check(t, s.Stop()) }()
 	_, after, _ := strings.Cut(s.Conn(), " port=5432")
 	l := open(t, pg.Options{Conn: fmt.Sprint("host=127.0.0.1 port=", port, after), Lease: time.Minute})
@@ -122,9 +110,7 @@ func TestSettings(t *testing.T) {
 			"tcp_user_timeout": "10000", "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3",
 			"client_connection_check_interval": "2s", "idle_session_timeout": "1min", "statement_timeout": "0", "search_path": "pg_catalog",
 		} {
-			if got := value[string](t, c, "SHOW "+setting); got != want {
-				t.Errorf("%s is %s, want %s", setting, got, want)
-			}
+			equal(t, value[string](t, c, "SHOW "+setting), want, setting)
 			// A setting of the connection is what RESET goes back to.
 			exec1(t, c, "RESET "+setting)
 			if got := value[string](t, c, "SHOW "+setting); got != want {
@@ -144,12 +130,10 @@ func bouncer(t testing.TB, mode string, settings ...string) (conn string) {
 			t.Skip("needs pgbouncer (Debian: pgbouncer), to have a pooler in between")
 		}
 	}
-	dir, err := os.MkdirTemp("", "pb")
-	check(t, err)
+	dir := must(os.MkdirTemp("", "pb"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	check(t, os.Chmod(dir, 0o777)) // a pooler of another user puts its socket there
-	config, err := pgx.ParseConfig(server.Conn())
-	check(t, err)
+	config := must(pgx.ParseConfig(server.Conn()))(t)
 	users, ini := filepath.Join(dir, "users"), filepath.Join(dir, "ini")
 	check(t, os.WriteFile(users, []byte(`"holdfast" ""`+"\n"), 0o644))
 	check(t, os.WriteFile(ini, []byte(strings.Join(append([]string{
@@ -208,8 +192,7 @@ func TestPooler(t *testing.T) {
 			"tcp_keepalives_idle,tcp_keepalives_interval,tcp_keepalives_count,client_connection_check_interval,default_transaction_isolation"} {
 			t.Run(fmt.Sprint(mode, " ignores=", ignores != ""), func(t *testing.T) {
 				conn := bouncer(t, mode, ignores)
-				c, err := pgx.Connect(limited(t), conn)
-				check(t, err)
+				c := must(pgx.Connect(limited(t), conn))(t)
 				exec1(t, c, "SET statement_timeout = '5min'") // as another client, of the one session
 				exec1(t, c, "SET default_transaction_read_only = on")
 				if mode == "session" { // where each has a session, until it goes
@@ -223,9 +206,7 @@ func TestPooler(t *testing.T) {
 				for setting, want := range map[string]string{"statement_timeout": "5min", "default_transaction_read_only": "on"} {
 					var got string
 					check(t, c.QueryRow(limited(t), "SHOW "+setting, pgx.QueryExecModeSimpleProtocol).Scan(&got))
-					if got != want {
-						t.Errorf("%s of a session that others use is %s, was %s", setting, got, want)
-					}
+					that(t, got == want, "%s of a session that others use is %s, was %s", setting, got, want)
 				}
 			})
 		}
@@ -235,15 +216,12 @@ func TestPooler(t *testing.T) {
 // TestListAfterRestart: a look is not spoilt by a server that was started anew.
 func TestListAfterRestart(t *testing.T) {
 	t.Parallel()
-	s, err := pgtest.Start()
-	check(t, err)
+	s := must(pgtest.Start())(t)
 	defer func() { check(t, s.Stop()) }()
 	l := open(t, pg.Options{Conn: s.Conn()})
 	check(t, s.End())
 	check(t, s.Run())
-	if n := len(listed(t, l)); n != 0 {
-		t.Errorf("%d are listed", n)
-	}
+	equal(t, len(listed(t, l)), 0, "are listed")
 	k := lock.Key{Space: "numbers", Name: "1"}
 	check(t, l.Register(limited(t), "numbers", 1))
 	check(t, acquire(t, l, k).Release())

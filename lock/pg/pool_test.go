@@ -23,9 +23,7 @@ func hundred(t *testing.T, fn func(ctx context.Context, n int) error) {
 	var all sync.WaitGroup
 	for n := range 100 {
 		all.Go(func() {
-			if err := fn(ctx, n); err != nil {
-				t.Error(err)
-			}
+			noErr(t, fn(ctx, n))
 		})
 	}
 	all.Wait()
@@ -110,8 +108,7 @@ func TestReserve(t *testing.T) {
 	mine := acquire(t, l, key()) // tries, where it could not wait
 	_, err = l.TryAcquire(mine.Context(limited(t)), hot)
 	wantLocked(t, err)
-	inner, err := l.Acquire(mine.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(mine.Context(limited(t)), key()))(t)
 	check(t, inner.Release())
 	for _, h := range append(cold, held, mine) {
 		check(t, h.Release())
@@ -159,9 +156,7 @@ func TestCancelBesideReader(t *testing.T) {
 	cancel()
 	err = await(t, "the end of the wait", came)
 	wantIs(t, err, context.Canceled)
-	if locked := new(lock.LockedError); errors.As(err, &locked) {
-		t.Errorf("error is %v, want one about connections", err)
-	}
+	that(t, !errors.As(err, new(*lock.LockedError)), "error is %v, want one about connections", err)
 	check(t, held.Release())
 	check(t, other.Release())
 	wantIdle(t, l)
@@ -188,8 +183,7 @@ func TestSmallPools(t *testing.T) {
 	held := acquire(t, l, k)
 	came := begin(l, limited(t), k)
 	untilWaiting(t, l, k) // and List has a connection
-	inner, err := l.Acquire(held.Context(limited(t)), key())
-	check(t, err)
+	inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 	check(t, inner.Release())
 	check(t, held.Release())
 	held2 := await(t, "the lock", came).mustHave(t)
@@ -202,25 +196,20 @@ func TestSmallPools(t *testing.T) {
 // TestCallersPool: its configuration is used, and none of its connections.
 func TestCallersPool(t *testing.T) {
 	ctx := limited(t)
-	config, err := pgxpool.ParseConfig(server.Conn() + " pool_max_conns=4")
-	check(t, err)
+	config := must(pgxpool.ParseConfig(server.Conn() + " pool_max_conns=4"))(t)
 	before := 0
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		before++
 		c.RuntimeParams["application_name"] = "before"
 		return nil
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	check(t, err)
+	pool := must(pgxpool.NewWithConfig(ctx, config))(t)
 	defer pool.Close()
-	l, err := pg.Open(ctx, pg.Options{Pool: pool})
-	check(t, err)
+	l := must(pg.Open(ctx, pg.Options{Pool: pool}))(t)
 	held := acquire(t, l, key())
 	for e, err := range l.List(ctx) {
 		check(t, err)
-		if e.Info.PID == held.Info().PID && e.Info.Cmd != "before" {
-			t.Errorf("listed as %+v", e.Info)
-		}
+		that(t, e.Info.PID != held.Info().PID || e.Info.Cmd == "before", "listed as %+v", e.Info)
 	}
 	// A pool of pgx's default size has four: all of them can hold.
 	holds := []lock.Hold{held, acquire(t, l, key()), acquire(t, l, key()), acquire(t, l, key())}
@@ -248,9 +237,7 @@ func TestClose(t *testing.T) {
 		close(closed)
 	}()
 	for _, came := range []<-chan outcome{waiter, nested} {
-		if o := await(t, "the end of the wait", came); o.err == nil {
-			t.Error("acquired what another has")
-		}
+		that(t, await(t, "the end of the wait", came).err != nil, "acquired what another has")
 	}
 	eventually(t, "the pool closes", func() bool {
 		h, err := l.TryAcquire(limited(t), key())

@@ -38,15 +38,11 @@ type proxy struct {
 
 func newProxy(t testing.TB, conn string) *proxy {
 	t.Helper()
-	config, err := pgx.ParseConfig(conn)
-	check(t, err)
-	dir, err := os.MkdirTemp("", "px")
-	check(t, err)
+	config := must(pgx.ParseConfig(conn))(t)
+	dir := must(os.MkdirTemp("", "px"))(t)
 	p := &proxy{dir: dir, pids: map[int]uint32{}, server: filepath.Join(config.Host, ".s.PGSQL.5432")}
-	p.listener, err = net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
-	check(t, err)
-	p.tcp, err = net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	p.listener = must(net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432")))(t)
+	p.tcp = must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go p.serve(p.tcp)
 	go p.serve(p.listener)
 	t.Cleanup(func() {

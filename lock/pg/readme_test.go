@@ -18,8 +18,7 @@ func TestReadmeProgram(t *testing.T) {
 	if err != nil {
 		t.Skip("needs go, to build the README's program")
 	}
-	readme, err := os.ReadFile("../../README.md")
-	check(t, err)
+	readme := must(os.ReadFile("../../README.md"))(t)
 	line := regexp.MustCompile(`(?m)^\t.* // or: (.*pg\.Open\(.*)$`)
 	var program string
 	for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(string(readme), -1) {

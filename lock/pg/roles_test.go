@@ -54,8 +54,7 @@ func TestSchemaOfUnprivileged(t *testing.T) {
 	l = open(t, pg.Options{Conn: as(conn, role)})
 	check(t, acquire(t, l, key()).Release())
 	check(t, l.Register(limited(t), "numbers", 1))
-	_, err = l.PurgeNames(limited(t), 48*time.Hour)
-	check(t, err)
+	check(t, errOf(l.PurgeNames(limited(t), 48*time.Hour)))
 	wantIdle(t, l)
 }
 
@@ -73,9 +72,7 @@ func TestOpenAtOnce(t *testing.T) {
 		}()
 	}
 	for range n {
-		if err := await(t, "Open", came); err != nil {
-			t.Error(err)
-		}
+		noErr(t, await(t, "Open", came))
 	}
 }
 

@@ -66,9 +66,7 @@ func wantTooMany(t testing.TB, err error, says string) {
 	t.Helper()
 	wantIs(t, err, pg.ErrTooManyLocks)
 	for _, says := range []string{says, "ALTER SYSTEM SET max_locks_per_transaction = 40", "it is 10"} {
-		if !strings.Contains(err.Error(), says) {
-			t.Errorf("error is %v, want it to say %q", err, says)
-		}
+		that(t, strings.Contains(err.Error(), says), "error is %v, want it to say %q", err, says)
 	}
 }
 
@@ -148,8 +146,7 @@ func TestPurgeNames(t *testing.T) {
 	for i := range 250 { // more than go at a time
 		exec1(t, c, "INSERT INTO holdfast.names VALUES ($1, 'old', $2, now() - interval '9 days')", i, fmt.Sprint(i))
 	}
-	n, err := l.PurgeNames(limited(t), 48*time.Hour)
-	check(t, err)
+	n := must(l.PurgeNames(limited(t), 48*time.Hour))(t)
 	names := func() int { return value[int](t, c, "SELECT count(*) FROM holdfast.names") }
 	if n != 251 || names() != 2 {
 		t.Errorf("%d were purged, %d are left; want 251 and 2", n, names())
@@ -166,9 +163,7 @@ func TestPurgeNames(t *testing.T) {
 	if n, err := l.PurgeNames(limited(t), 48*time.Hour); n != 2 || err != nil {
 		t.Errorf("%d were purged, %v; want the other 2", n, err)
 	}
-	if n := advisory(t, c, true); n != 0 {
-		t.Errorf("%d locks are left", n)
-	}
+	equal(t, advisory(t, c, true), 0, "locks are left")
 }
 
 // TestReleaseBound: it waits no longer than its context allows, of which a cancel tells that

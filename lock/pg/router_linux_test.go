@@ -58,8 +58,7 @@ func router(t *testing.T) (server string, inside []string, silence func()) {
 func TestRouterFallsSilent(t *testing.T) {
 	t.Parallel()
 	at, inside, silence := router(t)
-	s, err := pgtest.Start("listen_addresses='" + at + "'")
-	check(t, err)
+	s := must(pgtest.Start("listen_addresses='" + at + "'"))(t)
 	defer func() { check(t, s.Stop()) }()
 	other, held, waited := open(t, pg.Options{Conn: s.Conn()}), key(), key()
 	far := fmt.Sprintf("host=%s port=5432 user=holdfast dbname=postgres sslmode=disable", at)

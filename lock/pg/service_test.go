@@ -36,9 +36,7 @@ func wantMade(t testing.TB, l *pg.Locker, want int) {
 func wantIs(t testing.TB, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Errorf("error %v does not match %q", err, target)
-		}
+		that(t, errors.Is(err, target), "error %v does not match %q", err, target)
 	}
 }
 
@@ -47,9 +45,7 @@ func wantFree(t testing.TB, l *pg.Locker, k lock.Key) {
 	t.Helper()
 	for e, err := range l.List(limited(t)) {
 		check(t, err)
-		if e.Key == k {
-			t.Errorf("%v is left behind: %+v", k, e)
-		}
+		that(t, e.Key != k, "%v is left behind: %+v", k, e)
 	}
 }
 
@@ -62,8 +58,7 @@ func TestBlockingLockAcquisitionSurvivesCommits(t *testing.T) {
 		for n := range 3 {
 			tx, err := work.Begin(ctx)
 			check(t, err)
-			_, err = tx.Exec(ctx, "INSERT INTO events VALUES ($1)", n)
-			check(t, err)
+			check(t, errOf(tx.Exec(ctx, "INSERT INTO events VALUES ($1)", n)))
 			check(t, tx.Commit(ctx))
 			_, err = other.TryAcquire(ctx, k)
 			wantLocked(t, err)
@@ -82,9 +77,7 @@ func TestLockTimeout(t *testing.T) {
 	for _, limit := range []time.Duration{1, 100 * time.Microsecond, 999 * time.Microsecond, 30 * time.Millisecond} {
 		_, err := lock.AcquireWithin(limited(t), l, k, limit)
 		locked := wantLocked(t, err, lock.ErrTimeout, context.DeadlineExceeded)
-		if locked.Waited <= 0 {
-			t.Errorf("%v: waited %v", limit, locked.Waited)
-		}
+		that(t, locked.Waited > 0, "%v: waited %v", limit, locked.Waited)
 		wantIdle(t, l)
 	}
 	ctx, cancel := context.WithTimeout(limited(t), 30*time.Millisecond)
@@ -98,9 +91,7 @@ func TestLockTimeout(t *testing.T) {
 	wantMade(t, l, 1)
 	check(t, held.Release())
 	wantFree(t, l, k)
-	if n := observer.count(lock.EventAcquired); n != 0 {
-		t.Errorf("%d acquisitions are reported, of none", n)
-	}
+	equal(t, observer.count(lock.EventAcquired), 0, "acquisitions are reported, of none")
 }
 
 // TestLockTimeoutOfNothing: 0 tries once, and does not wait for ever.
@@ -123,9 +114,7 @@ func TestNonBlockingLock(t *testing.T) {
 		t.Error("not skipped")
 		return nil
 	})
-	if acquired || err != nil {
-		t.Errorf("acquired %t, error %v; want false, and none", acquired, err)
-	}
+	that(t, !acquired && err == nil, "acquired %t, error %v; want false, and none", acquired, err)
 	wantIdle(t, l)
 	check(t, held.Release())
 }
@@ -138,9 +127,7 @@ func TestNonBlockingLockAcquired(t *testing.T) {
 		wantLocked(t, err)
 		return nil
 	})
-	if !acquired || err != nil {
-		t.Errorf("acquired %t, error %v; want true, and none", acquired, err)
-	}
+	that(t, acquired && err == nil, "acquired %t, error %v; want true, and none", acquired, err)
 	wantFree(t, l, k)
 	wantIdle(t, l)
 }
@@ -168,9 +155,7 @@ func TestReentrancyInNonBlockingMode(t *testing.T) {
 			t.Error("not skipped")
 			return nil
 		})
-		if acquired || err != nil {
-			t.Errorf("acquired %t, error %v; want false, and none", acquired, err)
-		}
+		that(t, !acquired && err == nil, "acquired %t, error %v; want false, and none", acquired, err)
 		return ctx.Err()
 	}))
 	wantIdle(t, l)
@@ -211,12 +196,8 @@ func TestPhantomLock(t *testing.T) {
 		if !errors.As(err, &pgErr) || pgErr.Code != "22012" {
 			t.Fatalf("error is %v, want the server's", err)
 		}
-		if !await(t, "the clean-up", had) {
-			t.Error("the lock had not been granted: this test shows nothing")
-		}
-		if n := advisory(t, c, true) + advisory(t, c, false); n != 0 {
-			t.Errorf("%d locks are left", n)
-		}
+		that(t, await(t, "the clean-up", had), "the lock had not been granted: this test shows nothing")
+		equal(t, advisory(t, c, true)+advisory(t, c, false), 0, "locks are left")
 		wantIdle(t, l)
 	}
 	wantMade(t, l, 1)

@@ -25,16 +25,14 @@ func TestHolderInSilence(t *testing.T) {
 			p, k := newProxy(t, server.Conn()), key()
 			o := pg.Options{Conn: p.through(server.Conn())}
 			if callers {
-				pool, err := pgxpool.New(limited(t), o.Conn)
-				check(t, err)
+				pool := must(pgxpool.New(limited(t), o.Conn))(t)
 				defer pool.Close()
 				o.Pool = pool
 			}
 			l := open(t, o)
 			l.SetSilence(silence)
 			held := acquire(t, l, k)
-			inner, err := l.Acquire(held.Context(limited(t)), key())
-			check(t, err)
+			inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 			p.swallow(true)
 			await(t, "Lost", held.Lost())
 			await(t, "Lost of the inner", inner.Lost())
@@ -59,11 +57,8 @@ func TestUseBesideSignsOfLife(t *testing.T) {
 	held := acquire(t, l, key())
 	for range 3 {
 		time.Sleep(900*time.Millisecond + rand.N(400*time.Millisecond)) // it is asked about then, and any moment will do
-		inner, err := l.Acquire(held.Context(limited(t)), key())
-		check(t, err)
-		if !pg.SameSession(inner, held) {
-			t.Error("not on the session of the hold")
-		}
+		inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
+		that(t, pg.SameSession(inner, held), "not on the session of the hold")
 		check(t, inner.Release())
 	}
 	p.slow(0)
@@ -115,9 +110,7 @@ func TestSilentWaiterIsEnded(t *testing.T) {
 	untilWaiting(t, other, k)
 	p.swallowOld()
 	check(t, held.Release())
-	if o := await(t, "the end of the wait", came); o.err == nil {
-		t.Error("acquired, by an answer that did not come")
-	}
+	that(t, await(t, "the end of the wait", came).err != nil, "acquired, by an answer that did not come")
 	await(t, "Lost of the outer", outer.Lost())
 	check(t, acquire(t, other, k).Release())
 	check(t, acquire(t, other, outer.Key()).Release())
@@ -152,8 +145,7 @@ func TestWaiterCutOffWithLease(t *testing.T) {
 func TestWaiterKilled(t *testing.T) {
 	t.Parallel()
 	l, k := open(t, pg.Options{}), key()
-	reader, err := l.AcquireShared(limited(t), k)
-	check(t, err)
+	reader := must(l.AcquireShared(limited(t), k))(t)
 	c := start(t, server.Conn(), 0)
 	c.Order("acquire " + k.Name)
 	untilWaiting(t, l, k)
@@ -162,8 +154,7 @@ func TestWaiterKilled(t *testing.T) {
 	}
 	check(t, c.Cmd.Process.Kill())
 	eventually(t, "the dead writer has left the queue", func() bool { return len(waiting(t, l, k)) == 0 })
-	another, err := l.TryAcquireShared(limited(t), k)
-	check(t, err)
+	another := must(l.TryAcquireShared(limited(t), k))(t)
 	check(t, another.Release())
 	check(t, reader.Release())
 	wantIdle(t, l)
@@ -178,8 +169,7 @@ func TestTwoWaysToOneServer(t *testing.T) {
 	_, err := other.Acquire(held.Context(limited(t)), k)
 	wantLocked(t, err, lock.ErrReentrant)
 	// Two databases of one server are not the same.
-	elsewhere, err := open(t, pg.Options{Conn: database(t)}).Acquire(held.Context(limited(t)), k)
-	check(t, err)
+	elsewhere := must(open(t, pg.Options{Conn: database(t)}).Acquire(held.Context(limited(t)), k))(t)
 	check(t, elsewhere.Release())
 	check(t, held.Release())
 	wantIdle(t, other)

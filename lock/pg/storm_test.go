@@ -65,9 +65,7 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context, time.D
 				if err == nil {
 					held.Add(1)
 					limit.Store(max(int64(time.Millisecond), limit.Load()*3/4))
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d have the lock", n)
-					}
+					equal(t, inside.Add(1), 1, "have the lock")
 					time.Sleep(rand.N(4 * time.Millisecond)) // work
 					inside.Add(-1)
 					err = h.Release()
@@ -86,9 +84,7 @@ func storm(t *testing.T, took time.Duration, ending func(context.Context, time.D
 	all.Wait()
 	t.Logf("%d acquired, %d gave up, of whom %d had been granted the lock after all; in the end they waited for %v",
 		held.Load(), failed.Load(), phantoms.Load(), time.Duration(limit.Load()))
-	if held.Load() == 0 || failed.Load() == 0 {
-		t.Error("nobody had the lock, or nobody gave up: this test shows nothing")
-	}
+	that(t, held.Load() != 0 && failed.Load() != 0, "nobody had the lock, or nobody gave up: this test shows nothing")
 	for _, l := range lockers {
 		wantIdle(t, l)
 	}
@@ -203,15 +199,12 @@ func TestNestedStorm(t *testing.T) {
 	group.Wait()
 	t.Logf("%d had, %d gave up, %d deadlocks, %d sessions were ended, %d holders killed",
 		had.Load(), gaveUp.Load(), deadlocks.Load(), lost.Load(), killed.Load())
-	if had.Load() == 0 || gaveUp.Load() == 0 {
-		t.Error("this test shows nothing")
-	}
+	that(t, had.Load() != 0 && gaveUp.Load() != 0, "this test shows nothing")
 	for _, l := range all {
 		wantIdle(t, l)
 	}
 	for _, k := range keys {
-		h, err := all[0].Acquire(limited(t), k)
-		check(t, err)
+		h := must(all[0].Acquire(limited(t), k))(t)
 		check(t, h.Release())
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 func begun(t testing.TB, c *pgx.Conn, o pgx.TxOptions) pgx.Tx {
 	t.Helper()
-	tx, err := c.BeginTx(limited(t), o)
-	check(t, err)
+	tx := must(c.BeginTx(limited(t), o))(t)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
 }
@@ -44,8 +43,7 @@ func TestTx(t *testing.T) {
 	// Readers together, and no writer beside them.
 	tx := begun(t, c, pgx.TxOptions{})
 	check(t, l.TryAcquireTx(ctx, tx, k, pg.TxOptions{Shared: true}))
-	reader, err := l.AcquireShared(ctx, k)
-	check(t, err)
+	reader := must(l.AcquireShared(ctx, k))(t)
 	wantLocked(t, l.TryAcquireTx(ctx, tx, k, pg.TxOptions{})) // this process has it
 	check(t, tx.Commit(ctx))
 	check(t, reader.Release())
@@ -96,13 +94,9 @@ func TestTxLimit(t *testing.T) {
 	check(t, l.AcquireTx(limited(t), tx, k, pg.TxOptions{Limit: patience}))
 	var timeout string
 	check(t, tx.QueryRow(limited(t), "SHOW lock_timeout").Scan(&timeout))
-	if timeout != "7min" {
-		t.Errorf("lock_timeout of the transaction is %s, was 7min", timeout)
-	}
+	that(t, timeout == "7min", "lock_timeout of the transaction is %s, was 7min", timeout)
 	check(t, tx.Commit(limited(t)))
-	if n := value[int](t, c, "SELECT count(*) FROM work"); n != 1 {
-		t.Errorf("%d rows", n)
-	}
+	equal(t, value[int](t, c, "SELECT count(*) FROM work"), 1, "rows")
 }
 
 // TestTxSnapshot: above READ COMMITTED a transaction reads what was there before it had
@@ -125,9 +119,7 @@ func TestTxOfAnotherDatabase(t *testing.T) {
 	l, c := open(t, pg.Options{}), raw(t, database(t))
 	tx := begun(t, c, pgx.TxOptions{})
 	wantIs(t, l.AcquireTx(limited(t), tx, key(), pg.TxOptions{}), errors.ErrUnsupported)
-	if n := advisory(t, c, true); n != 0 {
-		t.Errorf("%d locks", n)
-	}
+	equal(t, advisory(t, c, true), 0, "locks")
 }
 
 // TestTxReentrant: the session of the hold does not wait, so the server would see nothing.
@@ -192,9 +184,7 @@ func TestNumbers(t *testing.T) {
 	} {
 		k := lock.Key{Space: pg.Numbers, Name: name}
 		held := acquire(t, l, k)
-		if value[bool](t, c, "SELECT "+try) {
-			t.Errorf("%s is not what is locked", try)
-		}
+		that(t, !value[bool](t, c, "SELECT "+try), "%s is not what is locked", try)
 		if entries := listed(t, l); len(entries) != 1 || entries[0].Key != k {
 			t.Errorf("listed: %+v", entries)
 		}
@@ -211,7 +201,5 @@ func TestNumbers(t *testing.T) {
 		wantInvalid(t, l, lock.Key{Space: pg.Numbers, Name: name})
 	}
 	wantIs(t, l.Register(limited(t), pg.Numbers, 1), lock.ErrInvalidName)
-	if n := value[int](t, c, "SELECT count(*) FROM holdfast.names"); n != 0 {
-		t.Errorf("%d names", n)
-	}
+	equal(t, value[int](t, c, "SELECT count(*) FROM holdfast.names"), 0, "names")
 }

@@ -23,8 +23,7 @@ func serverOf(t *testing.T, version string) *pgtest.Server {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("needs amd64, to run another PostgreSQL, as npm has it for that")
 	}
-	dir, err := os.MkdirTemp("", "pv")
-	check(t, err)
+	dir := must(os.MkdirTemp("", "pv"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	check(t, os.Chmod(dir, 0o755))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -42,21 +41,18 @@ func serverOf(t *testing.T, version string) *pgtest.Server {
 	}
 	native := filepath.Join(dir, "package", "native")
 	var links []struct{ Source, Target string }
-	text, err := os.ReadFile(filepath.Join(native, "pg-symlinks.json"))
-	check(t, err)
+	text := must(os.ReadFile(filepath.Join(native, "pg-symlinks.json")))(t)
 	check(t, json.Unmarshal(text, &links))
 	for _, l := range links {
 		source, target := filepath.Join(dir, "package", l.Source), filepath.Join(dir, "package", l.Target)
-		relative, err := filepath.Rel(filepath.Dir(target), source)
-		check(t, err)
+		relative := must(filepath.Rel(filepath.Dir(target), source))(t)
 		if err := os.Symlink(relative, target); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}
 	}
 	chmod := exec.Command("chmod", "-R", "a+rX", dir) // the server runs as somebody else
 	check(t, chmod.Run())
-	s, err := pgtest.StartAt(filepath.Join(native, "bin"))
-	check(t, err)
+	s := must(pgtest.StartAt(filepath.Join(native, "bin")))(t)
 	t.Cleanup(func() { check(t, s.Stop()) })
 	return s
 }
@@ -87,16 +83,13 @@ func TestVersions(t *testing.T) {
 			if locked := wantLocked(t, err, lock.ErrTimeout); locked.Info == nil || locked.Info.PID != held.Info().PID {
 				t.Errorf("in the way is %+v", locked.Info)
 			}
-			inner, err := l.Acquire(held.Context(limited(t)), key())
-			check(t, err)
+			inner := must(l.Acquire(held.Context(limited(t)), key()))(t)
 			came := begin(other, limited(t), k)
 			untilWaiting(t, other, k)
 			check(t, inner.Release())
 			check(t, held.Release())
 			next := await(t, "the lock", came).mustHave(t)
-			if _, err := next.Fence(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, errOf(next.Fence()))
 			terminate(t, s.Conn(), next)
 			await(t, "Lost", next.Lost())
 			wantIs(t, next.Release(), lock.ErrLost)

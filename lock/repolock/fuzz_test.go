@@ -25,17 +25,13 @@ func FuzzRepoLock(f *testing.F) {
 		defer os.RemoveAll(dir)
 		unlock, err := repolock.NewRepoLock(dir).Lock(id, "fuzz")
 		if err != nil {
-			if !errors.Is(err, lock.ErrInvalidName) {
-				t.Errorf("%q: %v", id, err)
-			}
+			that(t, errors.Is(err, lock.ErrInvalidName), "%q: %v", id, err)
 			if left := testkit.Names(t, top); left != "" {
 				t.Errorf("%q is refused, and made %s", id, left)
 			}
 			return
 		}
-		if id != filepath.Base(id) || !filepath.IsLocal(id) {
-			t.Errorf("%q is no name of one folder", id)
-		}
+		that(t, id == filepath.Base(id) && filepath.IsLocal(id), "%q is no name of one folder", id)
 		if testkit.Names(t, dir) != "repos" || testkit.Names(t, filepath.Join(dir, "repos")) != id ||
 			testkit.Names(t, filepath.Join(dir, "repos", id)) != ".lock .lock.flock" || testkit.Names(t, top) != "data" {
 			t.Errorf("%q made %v", id, treeState(t, top, "."))

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -34,9 +32,23 @@ func holder(path string) {
 // What these tests have from testkit.
 var (
 	check     = testkit.Check
+	getFile   = testkit.ReadFile
+	putFile   = testkit.PutFile
+	isAbsent  = testkit.Absent
+	that      = testkit.That
+	errOf     = testkit.ErrOf
+	noErr     = testkit.NoErr
+	wantErr   = testkit.WantErr
 	treeState = testkit.TreeState
 	sameTree  = testkit.SameTree
 )
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 const patience = testkit.Patience
 
@@ -47,15 +59,6 @@ func asLocked(t *testing.T, err error) *lock.LockedError {
 		t.Fatalf("error is %T (%v), want one that wraps *LockedError", err, err)
 	}
 	return locked
-}
-
-func putFile(t *testing.T, path string, data []byte, modified time.Time) {
-	t.Helper()
-	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(t, os.WriteFile(path, data, 0o600))
-	if !modified.IsZero() {
-		check(t, os.Chtimes(path, modified, modified))
-	}
 }
 
 // putClaim writes a claim: one of ours if it has a nonce, and otherwise one of another
@@ -70,24 +73,10 @@ func putClaim(t *testing.T, path string, claim evidence.Claim) {
 	putFile(t, path, data, time.Time{})
 }
 
-func getFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	check(t, err)
-	return data
-}
-
 func getClaim(t *testing.T, path string) (claim evidence.Claim) {
 	t.Helper()
 	check(t, json.Unmarshal(getFile(t, path), &claim))
 	return claim
-}
-
-func isAbsent(t *testing.T, path string) {
-	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("%s is there (%v)", path, err)
-	}
 }
 
 func sameClaim(a, b evidence.Claim) bool {

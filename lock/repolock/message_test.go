@@ -53,73 +53,38 @@ func TestUserMessage_Golden(t *testing.T) {
 	foreign.State, foreign.Evidence = evidence.Unknown, evidence.ForeignHost
 	long := known()
 	long.Waited = 31 * time.Second
+	const (
+		timeout    = "Lock timeout: could not acquire lock on /data/index.json.lock after "
+		by         = ` held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: `
+		held       = "It is" + by + "kernel lock held"
+		unreadable = "Nobody is named in it: claim unreadable"
+		ps         = "ps -p 4242, or: "
+		longer     = "Increase the timeout: JIT_LOCK_TIMEOUT="
+	)
 	for _, test := range []struct {
-		name, prefix string
-		locked       lock.LockedError
-		cause        error
-		want         string
+		name, prefix         string
+		locked               lock.LockedError
+		cause                error
+		what, who, ps, third string
 	}{
-		{"known holder, with a prefix", "JIT", known(), errTimedOut, `Lock timeout: could not acquire lock on /data/index.json.lock after 5s
-
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
-  3. Increase the timeout: JIT_LOCK_TIMEOUT=10
-`},
-		{"known holder, without a prefix", "", known(), errTimedOut, `Lock timeout: could not acquire lock on /data/index.json.lock after 5s
-
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
-  3. Wait longer
-`},
-		{"after a long wait", "JIT", long, errTimedOut, `Lock timeout: could not acquire lock on /data/index.json.lock after 31s
-
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
-  3. Increase the timeout: JIT_LOCK_TIMEOUT=62
-`},
-		{"holder on another host", "JIT", foreign, errTimedOut, `Lock timeout: could not acquire lock on /data/index.json.lock after 5s
-
-It may be held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: claim from another host.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: holdfast status /data/index.json.lock
-  3. Increase the timeout: JIT_LOCK_TIMEOUT=10
-`},
-		{"unknown holder, with a prefix", "JIT", unknown(), errTimedOut, `Lock timeout: could not acquire lock on /data/index.json.lock after 40ms
-
-Nobody is named in it: claim unreadable.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: holdfast status /data/index.json.lock
-  3. Increase the timeout: JIT_LOCK_TIMEOUT=10
-`},
-		{"unknown holder, without a prefix", "", unknown(), errTimedOut, `Lock timeout: could not acquire lock on /data/index.json.lock after 40ms
-
-Nobody is named in it: claim unreadable.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: holdfast status /data/index.json.lock
-  3. Wait longer
-`},
-		{"no wait", "JIT", known(), nil, `Locked: could not acquire lock on /data/index.json.lock
-
-It is held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: kernel lock held.
-Try:
-  1. Wait a few seconds and retry
-  2. Check the holder: ps -p 4242, or: holdfast status /data/index.json.lock
-  3. Increase the timeout: JIT_LOCK_TIMEOUT=10
-`},
+		{"known holder, with a prefix", "JIT", known(), errTimedOut, timeout + "5s", held, ps, longer + "10"},
+		{"known holder, without a prefix", "", known(), errTimedOut, timeout + "5s", held, ps, "Wait longer"},
+		{"after a long wait", "JIT", long, errTimedOut, timeout + "31s", held, ps, longer + "62"},
+		{"holder on another host", "JIT", foreign, errTimedOut, timeout + "5s", "It may be" + by + "claim from another host", "", longer + "10"},
+		{"unknown holder, with a prefix", "JIT", unknown(), errTimedOut, timeout + "40ms", unreadable, "", longer + "10"},
+		{"unknown holder, without a prefix", "", unknown(), errTimedOut, timeout + "40ms", unreadable, "", "Wait longer"},
+		{"no wait", "JIT", known(), nil, "Locked: could not acquire lock on /data/index.json.lock", held, ps, longer + "10"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := repolock.UserMessage(at(t, test.locked, messageNow, test.cause), test.prefix); got != test.want {
-				t.Errorf("message is\n%s\nwant\n%s", got, test.want)
-			}
+			want := fmt.Sprintf(`%s
+
+%s.
+Try:
+  1. Wait a few seconds and retry
+  2. Check the holder: %sholdfast status /data/index.json.lock
+  3. %s
+`, test.what, test.who, test.ps, test.third)
+			equal(t, repolock.UserMessage(at(t, test.locked, messageNow, test.cause), test.prefix), want)
 		})
 	}
 }
@@ -139,9 +104,7 @@ func TestUserMessage_Real(t *testing.T) {
 		fmt.Sprintf("held by pid %d (\"holder\") on ", other.Cmd.Process.Pid),
 		": kernel lock held.", fmt.Sprintf("ps -p %d", other.Cmd.Process.Pid), "JIT_LOCK_TIMEOUT=10",
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in\n%s", want, got)
-		}
+		that(t, strings.Contains(got, want), "%q is missing in\n%s", want, got)
 	}
 }
 
@@ -158,12 +121,8 @@ func TestUserMessage_NoRawControls(t *testing.T) {
 			t.Errorf("%s has %d lines, want %d:\n%q", name, n, lines, got)
 		}
 		for _, r := range got {
-			if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-				t.Errorf("%s has a raw %q:\n%q", name, r, got)
-			}
+			that(t, (r == '\n' || unicode.IsPrint(r)) && r != unicode.ReplacementChar, "%s has a raw %q:\n%q", name, r, got)
 		}
-		if !strings.Contains(got, `\x1b]0;title\a`) {
-			t.Errorf("%s does not quote the cmd:\n%q", name, got)
-		}
+		that(t, strings.Contains(got, `\x1b]0;title\a`), "%s does not quote the cmd:\n%q", name, got)
 	}
 }

@@ -32,13 +32,9 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 			check(t, os.Remove(path))
 			putFile(t, path, []byte(successor), time.Time{})
 			before := treeState(t, filepath.Dir(path))
-			if err := unlock(); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("unlock: %v, want ErrLost", err)
-			}
+			wantErr(t, unlock(), lock.ErrLost, "unlock")
 			sameTree(t, before, treeState(t, filepath.Dir(path)))
-			if err := unlock(); err != nil {
-				t.Errorf("second unlock: %v", err)
-			}
+			noErr(t, unlock(), "second unlock")
 			sameTree(t, before, treeState(t, filepath.Dir(path)))
 		})
 	}
@@ -46,9 +42,7 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 		dir := t.TempDir()
 		unlock := lockRepo(t, repolock.NewRepoLock(dir), "late")
 		check(t, os.Remove(repoLockPath(dir)))
-		if err := unlock(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("unlock: %v, want ErrLost", err)
-		}
+		wantErr(t, unlock(), lock.ErrLost, "unlock")
 		next := lockRepo(t, repolock.NewRepoLock(dir), "next")
 		check(t, next())
 	})
@@ -60,8 +54,7 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 		path := repoLockPath(dir)
 		for range 20 {
 			unlock := lockRepo(t, repolock.NewRepoLock(dir), "late")
-			ours, err := os.Lstat(path)
-			check(t, err)
+			ours := must(os.Lstat(path))(t)
 			check(t, os.Remove(path))
 			putFile(t, path, []byte(strings.Repeat(" ", int(ours.Size()))), ours.ModTime())
 			before := treeState(t, filepath.Dir(path))
@@ -80,9 +73,7 @@ func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
 		putFile(t, path+".new", []byte(`{"pid":1,"created_at":"2026-01-02T03:04:05Z"}`), time.Time{})
 		check(t, os.Rename(path+".new", path))
 		before := treeState(t, filepath.Dir(path))
-		if err := unlock(); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("unlock: %v, want ErrLost", err)
-		}
+		wantErr(t, unlock(), lock.ErrLost, "unlock")
 		sameTree(t, before, treeState(t, filepath.Dir(path)))
 	})
 }
@@ -113,12 +104,8 @@ func TestRepoLock_BadID(t *testing.T) {
 			t.Errorf("id %s was accepted", shown)
 			continue
 		}
-		if !errors.Is(err, lock.ErrInvalidName) {
-			t.Errorf("id %s: error is %v, want ErrInvalidName", shown, err)
-		}
-		if locked := new(lock.LockedError); errors.As(err, &locked) {
-			t.Errorf("id %s: a bad id is not contention: %v", shown, err)
-		}
+		wantErr(t, err, lock.ErrInvalidName, "id", shown)
+		that(t, !errors.As(err, new(*lock.LockedError)), "id %s: a bad id is not contention: %v", shown, err)
 		sameTree(t, before, treeState(t, root))
 	}
 }
@@ -132,9 +119,7 @@ func TestRepoLock_GoodID(t *testing.T) {
 			t.Errorf("id %q: %v", id, err)
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(dir, "repos", id, ".lock")); err != nil {
-			t.Error(err)
-		}
+		noErr(t, errOf(os.Lstat(filepath.Join(dir, "repos", id, ".lock"))))
 		if err := unlock(); err != nil {
 			t.Errorf("id %q: %v", id, err)
 		}
@@ -145,17 +130,13 @@ func TestRepoLock_GoodID(t *testing.T) {
 func TestRepoLock_UncertainMeansAlive(t *testing.T) {
 	l := repolock.NewRepoLock(t.TempDir())
 	for _, pid := range []int{0, -1, math.MinInt32} {
-		if !l.IsPIDAlive(pid) {
-			t.Errorf("pid %d, which can't be asked for, is dead", pid)
-		}
+		that(t, l.IsPIDAlive(pid), "pid %d, which can't be asked for, is dead", pid)
 	}
 	// Process 1 always exists, and for most users may not be signalled.
 	if runtime.GOOS == "windows" {
 		return
 	}
-	if !l.IsPIDAlive(1) {
-		t.Error("pid 1 is dead")
-	}
+	that(t, l.IsPIDAlive(1), "pid 1 is dead")
 	putClaim(t, repoLockPath(l.DataDir), evidence.Claim{PID: 1, CreatedAt: time.Now()})
 	if locked := repoIsLocked(t, l); locked.State != evidence.Unknown {
 		t.Errorf("state of pid 1 is %s, %q", locked.State, locked.Evidence)
@@ -167,9 +148,7 @@ func TestRepoLock_ZeroValueWorks(t *testing.T) {
 	t.Chdir(dir)
 	var l repolock.RepoLock
 	unlock := lockRepo(t, l, "push")
-	if _, err := os.Lstat(filepath.Join(dir, "repos", repoID, ".lock")); err != nil {
-		t.Error(err)
-	}
+	noErr(t, errOf(os.Lstat(filepath.Join(dir, "repos", repoID, ".lock"))))
 	repoIsLocked(t, l)
 	// The lock stays where it was taken.
 	t.Chdir(t.TempDir())
@@ -249,9 +228,7 @@ func TestRepoLock_Clocks(t *testing.T) {
 				t.Errorf("%s, a minute old in %d: %+v", fresh, now.Year(), locked)
 			}
 			putFile(t, repoLockPath(l.DataDir), []byte(text), now.Add(-3*time.Hour))
-			if err := lockRepo(t, l, "push")(); err != nil {
-				t.Error(err)
-			}
+			noErr(t, lockRepo(t, l, "push")())
 		}
 	}
 	l := repolock.NewRepoLock(t.TempDir())
@@ -260,7 +237,5 @@ func TestRepoLock_Clocks(t *testing.T) {
 	if locked := repoIsLocked(t, l); locked.Info == nil || time.Since(locked.Info.CreatedAt) > time.Hour {
 		t.Errorf("a clock that was never set: %+v", locked.Info)
 	}
-	if err := unlock(); err != nil {
-		t.Error(err)
-	}
+	noErr(t, unlock())
 }

@@ -38,9 +38,7 @@ func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
 				if pid != 999999 {
 					return true
 				}
-				if err := os.Remove(path); err != nil {
-					t.Error(err)
-				}
+				noErr(t, os.Remove(path))
 				putFile(t, path, []byte(successor), time.Time{})
 				before = treeState(t, filepath.Dir(path), ".lock.flock") // it remembers who died
 				return false
@@ -93,9 +91,7 @@ func TestRepoLock_FreshFileInOldInode(t *testing.T) {
 			t.Errorf("call %d: the fresh file has %q", call, data)
 		}
 	}
-	if swapped < 2 {
-		t.Errorf("replaced the file in %d runs: look for other moments", swapped)
-	}
+	that(t, swapped >= 2, "replaced the file in %d runs: look for other moments", swapped)
 }
 
 // Where the agency command's rules and the kernel's proof disagree, the proof wins.
@@ -107,16 +103,12 @@ func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 	thief := withPIDs(dir, false)
 	thief.StaleAfter = time.Nanosecond
 	thief.Now = func() time.Time { return time.Now().Add(100_000 * time.Hour) }
-	if locked := repoIsLocked(t, thief); locked.Evidence != evidence.KernelLockHeld {
-		t.Errorf("evidence is %q", locked.Evidence)
-	}
+	equal(t, repoIsLocked(t, thief).Evidence, evidence.KernelLockHeld, "evidence")
 	repoIsOurs(t, dir, "slow")
 
 	// With the kernel's proof taken away, the process is still proof enough.
 	check(t, os.Remove(path+".flock"))
-	if locked := repoIsLocked(t, thief); locked.Evidence != evidence.KernelLockHeld {
-		t.Errorf("without the sibling: evidence is %q", locked.Evidence)
-	}
+	equal(t, repoIsLocked(t, thief).Evidence, evidence.KernelLockHeld, "without the sibling: evidence")
 	check(t, unlock())
 	isAbsent(t, path)
 }
@@ -155,9 +147,7 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 	if locked := repoIsLocked(t, withPIDs(dir, false)); locked.Info != nil {
 		t.Errorf("Info is %+v", locked.Info)
 	}
-	if err := unlock(); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("unlock: %v, want ErrLost", err)
-	}
+	wantErr(t, unlock(), lock.ErrLost, "unlock")
 	next := lockRepo(t, repolock.NewRepoLock(dir), "next")
 	check(t, next())
 }
@@ -294,12 +284,8 @@ func TestRepoLock_FolderInTheWay(t *testing.T) {
 	before := treeState(t, dir)
 	_, err := repolock.NewRepoLock(dir).Lock(repoID, "push")
 	var path *fs.PathError
-	if !errors.As(err, &path) {
-		t.Errorf("error is %v, want the system's", err)
-	}
-	if locked := new(lock.LockedError); errors.As(err, &locked) {
-		t.Errorf("error is %v, which is not contention", err)
-	}
+	that(t, errors.As(err, &path), "error is %v, want the system's", err)
+	that(t, !errors.As(err, new(*lock.LockedError)), "error is %v, which is not contention", err)
 	sameTree(t, before, treeState(t, dir))
 }
 
@@ -313,9 +299,7 @@ func TestRepoLock_BareFieldsComeFirst(t *testing.T) {
 	}
 	for i, want := range want {
 		for _, f := range []reflect.StructField{bare.Field(i), ours.Field(i)} {
-			if got := fmt.Sprint(f.Name, " ", f.Type, " ", f.Tag); got != want {
-				t.Errorf("field %d is %s, want %s", i, got, want)
-			}
+			equal(t, fmt.Sprint(f.Name, " ", f.Type, " ", f.Tag), want, "field", i)
 		}
 	}
 }

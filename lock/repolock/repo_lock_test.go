@@ -50,9 +50,7 @@ func withPIDs(dataDir string, alive bool) repolock.RepoLock {
 
 func lockRepo(t *testing.T, l repolock.RepoLock, cmd string) (unlock func() error) {
 	t.Helper()
-	unlock, err := l.Lock(repoID, cmd)
-	check(t, err)
-	return unlock
+	return must(l.Lock(repoID, cmd))(t)
 }
 
 // repoIsLocked checks that the lock is refused, and that nothing changed by it.
@@ -61,9 +59,7 @@ func repoIsLocked(t *testing.T, l repolock.RepoLock) *lock.LockedError {
 	dir := filepath.Dir(repoLockPath(l.DataDir))
 	before := treeState(t, dir, ".lock.flock")
 	unlock, err := l.Lock(repoID, "second")
-	if unlock != nil {
-		t.Error("there is an unlock function with the error")
-	}
+	that(t, unlock == nil, "there is an unlock function with the error")
 	locked := asLocked(t, err)
 	if own := (*repolock.ErrLocked)(nil); !errors.As(err, &own) || own.RepoID != repoID || !sameInfo(own.Info, locked.Info) || own.Path != locked.Path ||
 		!strings.Contains(own.Error(), repoID) || !strings.Contains(own.Error(), locked.Error()) {
@@ -96,12 +92,8 @@ func TestRepoLock_Defaults(t *testing.T) {
 	if now := l.Now(); time.Since(now).Abs() > patience {
 		t.Errorf("Now says %s", now)
 	}
-	if !l.IsPIDAlive(os.Getpid()) {
-		t.Error("this process is not alive")
-	}
-	if l.IsPIDAlive(math.MaxInt32) {
-		t.Error("a process has a pid that none can have")
-	}
+	that(t, l.IsPIDAlive(os.Getpid()), "this process is not alive")
+	that(t, !l.IsPIDAlive(math.MaxInt32), "a process has a pid that none can have")
 }
 
 // The tests that the agency command lists.
@@ -118,8 +110,7 @@ func TestRepoLock_WritesLockFile(t *testing.T) {
 
 			// The path is written out: it is part of the contract.
 			path := dir + string(filepath.Separator) + "repos" + string(filepath.Separator) + repoID + string(filepath.Separator) + ".lock"
-			info, err := os.Lstat(path)
-			check(t, err)
+			info := must(os.Lstat(path))(t)
 			if !info.Mode().IsRegular() {
 				t.Errorf("lock file is a %v", info.Mode())
 			}
@@ -146,26 +137,19 @@ func TestRepoLock_ErrLockedOnContention(t *testing.T) {
 	dir := t.TempDir()
 	unlock := lockRepo(t, repolock.NewRepoLock(dir), "push")
 	locked := repoIsLocked(t, repolock.NewRepoLock(dir))
-	if locked.Info == nil || locked.Info.PID != os.Getpid() || locked.Info.Cmd != "push" {
-		t.Errorf("Info is %+v", locked.Info)
-	}
-	if locked.Path != repoLockPath(dir) {
-		t.Errorf("Path is %q, want %q", locked.Path, repoLockPath(dir))
-	}
+	that(t, locked.Info != nil && locked.Info.PID == os.Getpid() && locked.Info.Cmd == "push", "Info is %+v", locked.Info)
+	equal(t, locked.Path, repoLockPath(dir), "Path")
 	if locked.State != evidence.Held || locked.Evidence != evidence.KernelLockHeld {
 		t.Errorf("state is %s, %q", locked.State, locked.Evidence)
 	}
 	for _, part := range []string{repoLockPath(dir), repoID, fmt.Sprint(os.Getpid()), "push", locked.Info.CreatedAt.Format(time.RFC3339),
 		string(evidence.KernelLockHeld), "wait for it"} {
-		if !strings.Contains(locked.Error(), part) {
-			t.Errorf("message %q does not say %q", locked, part)
-		}
+		that(t, strings.Contains(locked.Error(), part), "message %q does not say %q", locked, part)
 	}
 	repoIsOurs(t, dir, "push")
 
 	// Another repository is another lock.
-	other, err := repolock.NewRepoLock(dir).Lock("another", "")
-	check(t, err)
+	other := must(repolock.NewRepoLock(dir).Lock("another", ""))(t)
 	check(t, errors.Join(other(), unlock()))
 	again := lockRepo(t, repolock.NewRepoLock(dir), "")
 	check(t, again())
@@ -193,9 +177,7 @@ func TestRepoLock_StaleByDeadPIDSteals(t *testing.T) {
 		asked := 0
 		l.IsPIDAlive = func(pid int) bool { asked = pid; return true }
 		repoIsLocked(t, l)
-		if asked != 999999 {
-			t.Errorf("asked about pid %d", asked)
-		}
+		equal(t, asked, 999999, "asked about pid")
 	})
 	t.Run("by the system's own check", func(t *testing.T) {
 		dir := t.TempDir()
@@ -239,9 +221,7 @@ func TestRepoLock_StaleByAgeSteals(t *testing.T) {
 				return
 			}
 			locked := repoIsLocked(t, l)
-			if locked.Info == nil || !sameClaim(*locked.Info, claim) {
-				t.Errorf("Info is %+v, want %+v", locked.Info, claim)
-			}
+			that(t, locked.Info != nil && sameClaim(*locked.Info, claim), "Info is %+v, want %+v", locked.Info, claim)
 		})
 	}
 }
@@ -307,9 +287,7 @@ func TestRepoLock_UnlockIdempotent(t *testing.T) {
 	dir := t.TempDir()
 	unlock := lockRepo(t, repolock.NewRepoLock(dir), "push")
 	for i := range 3 {
-		if err := unlock(); err != nil {
-			t.Fatalf("unlock %d: %v", i+1, err)
-		}
+		check(t, unlock(), "unlock", i+1)
 		isAbsent(t, repoLockPath(dir))
 	}
 	// A second unlock is nothing to the next holder.
@@ -329,9 +307,7 @@ func TestRepoLock_ParentDirCreation(t *testing.T) {
 	}
 	repoIsOurs(t, dir, "push")
 	check(t, unlock())
-	if _, err := os.Stat(filepath.Join(dir, "repos", repoID)); err != nil {
-		t.Errorf("unlock removed the folder: %v", err)
-	}
+	noErr(t, errOf(os.Stat(filepath.Join(dir, "repos", repoID))), "unlock removed the folder")
 }
 
 func TestRepoLock_ConcurrentLockReturnsErrLocked(t *testing.T) {

@@ -41,9 +41,7 @@ func FuzzFromEnv(f *testing.F) {
 		t.Setenv(prefix+"_"+names[i], value)
 		s, err := settings.FromEnv(prefix)
 		if !valid {
-			if !errors.Is(err, lock.ErrInvalidName) || s != (settings.Settings{}) {
-				t.Errorf("prefix %q: %+v, %v", prefix, s, err)
-			}
+			that(t, errors.Is(err, lock.ErrInvalidName) && s == (settings.Settings{}), "prefix %q: %+v, %v", prefix, s, err)
 			return
 		}
 		got := []float64{s.Timeout.Seconds(), float64(s.Retry.MaxAttempts), float64(s.Retry.InitialDelay) / 1e6, float64(s.Retry.MaxDelay) / 1e6, s.Retry.Factor}
@@ -83,9 +81,7 @@ func FuzzFromEnv(f *testing.F) {
 				t.Errorf("%s_%s=%q: %s is %v, want %v", prefix, names[i], value, names[j], got[j], want[j])
 			}
 		}
-		if s.Timeout < 0 || s.Timeout > 366*24*time.Hour {
-			t.Errorf("%q: a timeout of %v", value, s.Timeout)
-		}
+		that(t, s.Timeout >= 0 && s.Timeout <= 366*24*time.Hour, "%q: a timeout of %v", value, s.Timeout)
 	})
 }
 

@@ -25,17 +25,13 @@ func quick(attempts int) settings.Retry {
 func TestJit_RetrySucceedsOnSecondAttempt(t *testing.T) {
 	calls := 0
 	err := quick(3).Do(t.Context(), func(ctx context.Context) error {
-		if ctx != t.Context() {
-			t.Error("the attempt has another context")
-		}
+		equal(t, ctx, t.Context(), "the attempt has another context")
 		if calls++; calls == 1 {
 			return errBusy
 		}
 		return nil
 	})
-	if err != nil || calls != 2 {
-		t.Errorf("%d calls, %v; want 2 and success", calls, err)
-	}
+	that(t, err == nil && calls == 2, "%d calls, %v; want 2 and success", calls, err)
 }
 
 // TestJit_RetryRespectsMaxAttempts is jit's test_retry_respects_max_attempts.
@@ -46,9 +42,7 @@ func TestJit_RetryRespectsMaxAttempts(t *testing.T) {
 			calls++
 			return fmt.Errorf("failure %d: %w", calls, errBusy)
 		})
-		if calls != attempts {
-			t.Errorf("%d calls, want exactly %d", calls, attempts)
-		}
+		that(t, calls == attempts, "%d calls, want exactly %d", calls, attempts)
 		var many *settings.TooManyRetriesError
 		if !errors.As(err, &many) {
 			t.Fatalf("error is %T: %v", err, err)
@@ -99,9 +93,7 @@ func TestRetry_DelaysNeverOverflow(t *testing.T) {
 		var before time.Duration
 		for _, n := range []int{1, 2, 3, 4, 10, 63, 64, 100, 5000} {
 			d, err := r.Delay(n)
-			if err != nil {
-				t.Fatalf("%+v: %v", r, err)
-			}
+			check(t, err, r)
 			if d < 1 || d < before || d > r.MaxDelay {
 				t.Errorf("initial %d, max %d, factor %g: before attempt %d at most %d, before that %d", r.InitialDelay, r.MaxDelay, r.Factor, n, d, before)
 				wrong++
@@ -165,10 +157,7 @@ func TestRetry_FullJitter(t *testing.T) {
 			}
 		}
 		for n, all := range waits {
-			bound, err := r.Delay(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			bound := must(r.Delay(n))(t)
 			if n == 0 {
 				bound = 0
 			}
@@ -197,12 +186,8 @@ func TestRetry_ContextDoneBefore(t *testing.T) {
 	cancel(why)
 	called := false
 	err := settings.Retry{}.Do(ctx, func(context.Context) error { called = true; return nil })
-	if called || !errors.Is(err, why) {
-		t.Errorf("called: %v, %v", called, err)
-	}
-	if many := new(settings.TooManyRetriesError); errors.As(err, &many) {
-		t.Errorf("%v", err)
-	}
+	that(t, !called && errors.Is(err, why), "called: %v, %v", called, err)
+	that(t, !errors.As(err, new(*settings.TooManyRetriesError)), "%v", err)
 }
 
 // TestRetry_ContextDoneWhileWaiting: the wait ends at the very moment that the
@@ -216,18 +201,12 @@ func TestRetry_ContextDoneWhileWaiting(t *testing.T) {
 		calls := 0
 		r := settings.Retry{MaxAttempts: 1000, InitialDelay: time.Hour, MaxDelay: time.Hour, Factor: 1}
 		err := r.Do(ctx, func(context.Context) error { calls++; return errBusy })
-		if d := time.Since(begun); d != limit {
-			t.Errorf("returned after %s", d)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errBusy) {
-			t.Errorf("error is %v", err)
-		}
+		equal(t, time.Since(begun), limit, "returned after")
+		that(t, errors.Is(err, context.DeadlineExceeded) && errors.Is(err, errBusy), "error is %v", err)
 		if want := fmt.Sprintf("stopped after %d failed attempts", calls); !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("error is %q; want it to begin %q", err, want)
 		}
-		if many := new(settings.TooManyRetriesError); errors.As(err, &many) {
-			t.Errorf("%v, though attempts were left", err)
-		}
+		that(t, !errors.As(err, new(*settings.TooManyRetriesError)), "%v, though attempts were left", err)
 	})
 }
 
@@ -284,8 +263,6 @@ func TestRetry_Invalid(t *testing.T) {
 	} {
 		called := false
 		err := r.Do(t.Context(), func(context.Context) error { called = true; return nil })
-		if err == nil || called {
-			t.Errorf("%+v: called: %v, %v; want an error", r, called, err)
-		}
+		that(t, err != nil && !called, "%+v: called: %v, %v; want an error", r, called, err)
 	}
 }

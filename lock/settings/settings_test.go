@@ -25,21 +25,27 @@ func defaults() settings.Settings {
 	}}
 }
 
+var (
+	check = testkit.Check
+	that  = testkit.That
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 func TestSettings_Defaults(t *testing.T) {
 	got, err := settings.FromEnv("HOLDFASTUNSET")
-	if err != nil || got != defaults() {
-		t.Errorf("unset: %+v, %v", got, err)
-	}
+	that(t, err == nil && got == defaults(), "unset: %+v, %v", got, err)
 	for _, name := range settingsVars {
 		t.Setenv("JIT_"+name, "")
 	}
 	got, err = settings.FromEnv("JIT")
-	if err != nil || got != defaults() {
-		t.Errorf("empty: %+v, %v", got, err)
-	}
-	if settings.DefaultTimeout != 5*time.Second {
-		t.Errorf("DefaultTimeout is %s", settings.DefaultTimeout)
-	}
+	that(t, err == nil && got == defaults(), "empty: %+v, %v", got, err)
+	equal(t, settings.DefaultTimeout, 5*time.Second, "DefaultTimeout")
 }
 
 // TestSettings_Each sets one variable at a time; the others keep their defaults.
@@ -70,12 +76,8 @@ func TestSettings_Each(t *testing.T) {
 			want := defaults()
 			test.want(&want)
 			got, err := settings.FromEnv("JIT")
-			if err != nil || got != want {
-				t.Errorf("%+v, %v; want %+v", got, err, want)
-			}
-			if other, err := settings.FromEnv("OTHER"); err != nil || other != defaults() {
-				t.Errorf("another prefix: %+v, %v", other, err)
-			}
+			that(t, err == nil && got == want, "%+v, %v; want %+v", got, err, want)
+			equal(t, must(settings.FromEnv("OTHER"))(t), defaults(), "another prefix")
 			// What can be set can be used.
 			if got.Retry.MaxAttempts > 1 {
 				if d, err := got.Retry.Delay(1); err != nil || d < 1 {
@@ -109,17 +111,13 @@ func TestSettings_Bad(t *testing.T) {
 				if err == nil {
 					t.Fatalf("accepted: %+v", got)
 				}
-				if got != (settings.Settings{}) {
-					t.Errorf("there are settings with the error: %+v", got)
-				}
+				equal(t, got, (settings.Settings{}), "there are settings with the error")
 				for _, other := range settingsVars {
 					if named := strings.Contains(err.Error(), "JIT_"+other); named != (other == name) {
 						t.Errorf("%s in the error: %v (%v)", other, named, err)
 					}
 				}
-				if strings.ContainsAny(err.Error(), "\n\x1b") {
-					t.Errorf("raw control character in %q", err)
-				}
+				that(t, !strings.ContainsAny(err.Error(), "\n\x1b"), "raw control character in %q", err)
 			})
 		}
 	}
@@ -131,9 +129,7 @@ func TestSettings_FirstBad(t *testing.T) {
 	t.Setenv("JIT_RETRY_MAX_DELAY_MS", "none")
 	t.Setenv("JIT_RETRY_BACKOFF_FACTOR", "none")
 	_, err := settings.FromEnv("JIT")
-	if err == nil || !strings.Contains(err.Error(), "JIT_RETRY_MAX_DELAY_MS") {
-		t.Errorf("error is %v", err)
-	}
+	that(t, err != nil && strings.Contains(err.Error(), "JIT_RETRY_MAX_DELAY_MS"), "error is %v", err)
 }
 
 // TestSettings_GoLiterals: a number is what strconv reads as one, which takes in
@@ -154,9 +150,7 @@ func TestSettings_GoLiterals(t *testing.T) {
 
 func TestSettings_Prefix(t *testing.T) {
 	t.Setenv("JIT_2_LOCK_TIMEOUT", "9")
-	if got, err := settings.FromEnv("JIT_2"); err != nil || got.Timeout != 9*time.Second {
-		t.Errorf("%+v, %v", got, err)
-	}
+	equal(t, must(settings.FromEnv("JIT_2"))(t).Timeout, 9*time.Second)
 	for _, prefix := range []string{"", "2JIT", "JIT=", "A B", "a-b", "é", "JIT\n", "\nJIT", "JIT\x00", ".", "$X"} {
 		if got, err := settings.FromEnv(prefix); !errors.Is(err, lock.ErrInvalidName) || got != (settings.Settings{}) {
 			t.Errorf("%q: %+v, %v; want ErrInvalidName", prefix, got, err)
@@ -168,17 +162,12 @@ func TestSettings_Prefix(t *testing.T) {
 // ever.
 func TestSettings_ShortTimeouts(t *testing.T) {
 	f := lock.File{Path: filepath.Join(t.TempDir(), "l")}
-	held, err := f.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must(f.TryAcquire(t.Context()))(t)
 	defer held.Release()
 	for value, waits := range map[string]bool{"0": false, "0.0005": true, "0.000000001": true} {
 		t.Setenv("JIT_LOCK_TIMEOUT", value)
 		s, err := settings.FromEnv("JIT")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		_, err = f.AcquireWithin(t.Context(), s.Timeout)
 		switch {
 		case !waits:

@@ -10,15 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
 func mustBeLocked(t *testing.T, err error) {
 	t.Helper()
-	if locked := (*lock.LockedError)(nil); !errors.As(err, &locked) {
-		t.Errorf("error is %v, want contention", err)
-	}
+	that(t, errors.As(err, new(*lock.LockedError)), "error is %v, want contention", err)
 }
 
 func TestBackgroundThreadLockPattern(t *testing.T) {
@@ -50,9 +47,7 @@ func busyAgent(t *testing.T, s site) {
 			t.Errorf("%s has tended x %d times, y %d", worker, x, y)
 		}
 	}
-	if len(two.waits) != 0 {
-		t.Error("a worker has waited")
-	}
+	equal(t, len(two.waits), 0, "a worker has waited")
 }
 
 // reaper: each agent has a cycle of its own. The locks' pool has fewer connections
@@ -71,9 +66,7 @@ func reaper(t *testing.T, s site) {
 			t.Errorf("%s is not committed: %+v", id, got)
 		}
 		for _, other := range agents {
-			if two.free(other) != (other != id) {
-				t.Errorf("in the lock of %s, that of %s is free: %v", id, other, other == id)
-			}
+			equal(t, two.free(other), (other != id), "in the lock of", id, "that of", other, "is free:", other == id)
 		}
 	}
 	if skipped, err := one.Cycle(one.ctx(), "agent-reaper"); err != nil || skipped != nil {
@@ -98,9 +91,7 @@ func stopLater(t *testing.T, s site) (one, two *stage) {
 	ok(t, one.hook("user-prompt-submit", "x", "command"))
 	ok(t, one.hook("stop", "x", "stop"))
 	within(t, "the sleep", one.asleep)
-	if !two.free("x") {
-		t.Error("it sleeps in the lock")
-	}
+	that(t, two.free("x"), "it sleeps in the lock")
 	return one, two
 }
 
@@ -120,9 +111,7 @@ func sessionEndFirst(t *testing.T, s site) {
 	ok(t, two.hook("session-end", "x", "end"))
 	one.wake <- struct{}{}
 	one.waitStops()
-	if one.has("process deferred-stop of x") != 1 {
-		t.Error("it did not come")
-	}
+	equal(t, one.has("process deferred-stop of x"), 1, "it did not come")
 	completedOnce(t, one, two, "two/session-end")
 }
 
@@ -169,9 +158,7 @@ func summariseTwice(t *testing.T, s site) {
 	one.summarise("turn", "")
 	close(in.resume)
 	within(t, "the first", first)
-	if n := one.has("call turn") + two.has("call turn"); n != 1 {
-		t.Errorf("%d calls", n)
-	}
+	equal(t, one.has("call turn")+two.has("call turn"), 1, "calls")
 }
 
 func summarised(t *testing.T, s site) {
@@ -182,15 +169,13 @@ func summarised(t *testing.T, s site) {
 		one.summarise("turn", "in short: text of turn")
 		two.summarise("turn", "in short: text of turn")
 	}
-	if n := one.has("call turn") + two.has("call turn"); n != 1 {
-		t.Errorf("%d calls", n)
-	}
+	equal(t, one.has("call turn")+two.has("call turn"), 1, "calls")
 }
 
 // killedSummariser: its turn is another's once it is dead, and not before.
 func killedSummariser(t *testing.T, s site) {
 	one := open(t, s, "one")
-	testkit.Check(t, one.Store.AddTurn(t.Context(), Turn{ID: doomed, Prompt: "text"}))
+	check(t, one.Store.AddTurn(t.Context(), Turn{ID: doomed, Prompt: "text"}))
 	two := start(t, s, "two")
 	two.Answer()
 	one.summarise(doomed, "")
@@ -217,9 +202,7 @@ func staleRead(t *testing.T, s site) {
 	one.create("x")
 	stale := two.read("x")
 	inject := func(st *stage) {
-		if err := st.InjectSkills(st.ctx(), stale); err != nil {
-			t.Error(err)
-		}
+		noErr(t, st.InjectSkills(st.ctx(), stale))
 	}
 	in, first := one.pauseAt("inject x"), make(chan struct{})
 	go func() {
@@ -250,23 +233,17 @@ func configSaves(t *testing.T, s site) {
 	in.wait()
 	go func() { errs <- two.SaveConfig(ctx, "b", "2") }()
 	waitsFor(t, s.Dir, one.Config)
-	if two.has("process b of config") != 0 {
-		t.Error("the second is at it beside the first")
-	}
+	equal(t, two.has("process b of config"), 0, "the second is at it beside the first")
 	close(in.resume)
 	for range 2 {
-		if err := within(t, "the save", errs); err != nil {
-			t.Error(err)
-		}
+		noErr(t, within(t, "the save", errs))
 	}
 	config := map[string]string{}
 	data, err := os.ReadFile(one.Config)
 	if err == nil {
 		err = json.Unmarshal(data, &config)
 	}
-	if err != nil || len(config) != 2 || config["a"] != "1" || config["b"] != "2" {
-		t.Errorf("config is %s (%v)", data, err)
-	}
+	that(t, err == nil && len(config) == 2 && config["a"] == "1" && config["b"] == "2", "config is %s (%v)", data, err)
 }
 
 // waitsFor returns when somebody waits for the lock of a file in a folder, where the

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 // TestHookRouteSerialisation is a requirement of the agent service, as the others here are, and
@@ -29,13 +27,9 @@ func sameAgent(t *testing.T, s site) {
 	in.wait()
 	second := two.hook("notification", "x", "h2")
 	within(t, "the wait", two.waits)
-	if two.has("process h2 of x") != 0 {
-		t.Error("the second is processed beside the first")
-	}
+	equal(t, two.has("process h2 of x"), 0, "the second is processed beside the first")
 	close(in.resume)
-	if got := ok(t, first); got.Events != 1 {
-		t.Errorf("the first answers %+v", got)
-	}
+	equal(t, ok(t, first).Events, 1, "the first answers")
 	if got := ok(t, second); got.Events != 2 || !slices.Equal(got.Seen, []string{"h1", "h2"}) || got.Tool != "text of h1" || !got.Waiting {
 		t.Errorf("the second answers %+v", got)
 	}
@@ -48,20 +42,15 @@ func allRoutes(t *testing.T, s site) {
 	if len(routes) != 8 {
 		t.Errorf("there are %d routes", len(routes))
 	}
-	held, err := one.Locks.Acquire(one.ctx(), agentLock("x"))
-	testkit.Check(t, err)
+	held := must(one.Locks.Acquire(one.ctx(), agentLock("x")))(t)
 	defer held.Release() // closing the locks waits for it
 	answers := map[string]<-chan response{}
 	for route := range routes {
 		answers[route] = two.hook(route, "x", route)
 		within(t, "the wait of "+route, two.waits)
 	}
-	if n := len(one.read("x").Seen); n != 0 {
-		t.Errorf("%d were processed without the lock", n)
-	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	equal(t, len(one.read("x").Seen), 0, "were processed without the lock")
+	noErr(t, held.Release())
 	for _, answer := range answers {
 		ok(t, answer)
 	}
@@ -75,9 +64,7 @@ func allRoutes(t *testing.T, s site) {
 func timeout(t *testing.T, s site) {
 	one, two := open(t, s, "one"), open(t, s, "two")
 	one.create("x")
-	if two.HookTimeout != 15*time.Second {
-		t.Errorf("a hook waits for %s", two.HookTimeout)
-	}
+	equal(t, two.HookTimeout, 15*time.Second, "a hook waits for")
 	two.HookTimeout = 50 * time.Millisecond
 	in := one.pauseAt("process h1 of x")
 	first := one.hook("stop", "x", "h1")
@@ -92,9 +79,7 @@ func timeout(t *testing.T, s site) {
 		t.Errorf("afterwards: %+v", got)
 	}
 	two.HookTimeout = HookTimeout
-	if got := ok(t, two.hook("session-end", "x", "h2")); got.Events != 2 {
-		t.Errorf("the second time it answers %+v", got)
-	}
+	equal(t, ok(t, two.hook("session-end", "x", "h2")).Events, 2, "the second time it answers")
 }
 
 // differentAgents: each is inside while the other is, in one process and in two.
@@ -114,9 +99,7 @@ func differentAgents(t *testing.T, s site) {
 		close(p.resume)
 		ok(t, answers[i])
 	}
-	if n := len(one.waits) + len(two.waits); n != 0 {
-		t.Errorf("%d have waited", n)
-	}
+	equal(t, len(one.waits)+len(two.waits), 0, "have waited")
 }
 
 // readOnly: it answers while a hook is being processed, and without a lock.
@@ -132,9 +115,7 @@ func readOnly(t *testing.T, s site) {
 			t.Errorf("answer is %+v (%v)", got, err)
 		}
 	}
-	if two.locked != 0 || len(two.waits) != 0 {
-		t.Error("it took a lock")
-	}
+	that(t, two.locked == 0 && len(two.waits) == 0, "it took a lock")
 	close(in.resume)
 	ok(t, first)
 	if got, err := ask(http.MethodGet, one.url+"/hook/status?agent=nobody", nil); err != nil || got.status != http.StatusNotFound {
@@ -150,8 +131,6 @@ func (st *stage) free(agent string) bool {
 		mustBeLocked(st.t, err)
 		return false
 	}
-	if err := held.Release(); err != nil {
-		st.t.Error(err)
-	}
+	noErr(st.t, held.Release())
 	return true
 }

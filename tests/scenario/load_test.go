@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/internal/testkit"
 )
 
 const (
@@ -39,12 +37,12 @@ type tally struct {
 
 func load(t *testing.T, s site) {
 	app, end, err := s.open("test", nil)
-	testkit.Check(t, err)
+	check(t, err)
 	defer end()
 	var agents []string
 	for i := range loadAgents {
 		agents = append(agents, fmt.Sprint("agent", i))
-		testkit.Check(t, app.Store.Create(t.Context(), Agent{ID: agents[i]}))
+		check(t, app.Store.Create(t.Context(), Agent{ID: agents[i]}))
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -85,7 +83,7 @@ func load(t *testing.T, s site) {
 	http.DefaultClient.CloseIdleConnections() // a server waits for those that were never used
 	one.end()
 	again.end()
-	check(t, s, app, agents, count, "two")
+	compare(t, s, app, agents, count, "two")
 }
 
 // request sends one request of some kind.
@@ -135,16 +133,13 @@ func good(t *testing.T, what string, got response, err error, mayFail bool) bool
 		t.Errorf("%s: %d %s", what, got.status, got.body)
 		return false
 	}
-	if err != nil && !mayFail {
-		t.Errorf("%s: %v", what, err)
-	}
+	that(t, err == nil || mayFail, "%s: %v", what, err)
 	return err == nil
 }
 
-// check compares the state with what clients and oracles know.
-func check(t *testing.T, s site, app *App, agents []string, count *tally, killed string) {
-	seen, err := readTrace(s.Dir)
-	testkit.Check(t, err)
+// compare compares the state with what clients and oracles know.
+func compare(t *testing.T, s site, app *App, agents []string, count *tally, killed string) {
+	seen := must(readTrace(s.Dir))(t)
 	byMarker, byOrder := seen.overlaps(killed)
 	if len(byMarker)+len(byOrder) > 0 {
 		t.Errorf("%d overlaps by the markers, %d by their order, such as %v", len(byMarker), len(byOrder), append(byMarker, byOrder...)[0])
@@ -164,15 +159,12 @@ func check(t *testing.T, s site, app *App, agents []string, count *tally, killed
 	}
 	hooks, commands, tended := 0, 0, 0
 	for _, id := range agents {
-		agent, err := app.Store.Read(t.Context(), id)
-		testkit.Check(t, err)
+		agent := must(app.Store.Read(t.Context(), id))(t)
 		hooks += agent.Events
 		count.checkHooks(t, agent)
 		for _, c := range agent.Commands {
 			n, byKilled := seen.count("completed", c.ID, ""), strings.HasPrefix(c.CompletedBy, killed+"/")
-			if !c.Complete || n > 1 || n == 0 && !byKilled {
-				t.Errorf("%s: command %+v was completed %d times", id, c, n)
-			}
+			that(t, c.Complete && n <= 1 && (n != 0 || byKilled), "%s: command %+v was completed %d times", id, c, n)
 			commands++
 		}
 		once("inject", "injected", id)
@@ -184,17 +176,12 @@ func check(t *testing.T, s site, app *App, agents []string, count *tally, killed
 			tended += n
 		}
 	}
-	turns, err := app.Store.Turns(t.Context())
-	testkit.Check(t, err)
+	turns := must(app.Store.Turns(t.Context()))(t)
 	for _, turn := range turns {
-		if turn.Summary != "in short: "+turn.Prompt {
-			t.Errorf("turn %+v", turn)
-		}
+		equal(t, turn.Summary, "in short: "+turn.Prompt, "turn", turn)
 		once("call", "summarised", turn.ID)
 	}
-	if len(turns) == 0 || commands == 0 {
-		t.Error("there is nothing to check")
-	}
+	that(t, len(turns) != 0 && commands != 0, "there is nothing to check")
 	count.checkConfig(t, app)
 	t.Logf("%d hooks, %d commands, %d turns, %d settings, %d cycles of workers; %d calls and injections were repeated after the kill",
 		hooks, commands, len(turns), len(count.settings), tended, repeated)
@@ -216,9 +203,7 @@ func (c *tally) checkHooks(t *testing.T, agent Agent) {
 			t.Errorf("%s: hook %s was answered, and processed %d times", agent.ID, id, processed[id])
 		}
 	}
-	if processed[doomed] != 0 {
-		t.Errorf("%s: the hook that was not finished was processed", agent.ID)
-	}
+	equal(t, processed[doomed], 0, agent.ID, "he hook that was not finished was processed")
 }
 
 func (c *tally) checkConfig(t *testing.T, app *App) {
@@ -227,10 +212,8 @@ func (c *tally) checkConfig(t *testing.T, app *App) {
 	if err == nil {
 		err = json.Unmarshal(data, &config)
 	}
-	testkit.Check(t, err)
+	check(t, err)
 	for _, name := range c.settings {
-		if config[name] != "saved" {
-			t.Errorf("setting %s is lost", name)
-		}
+		equal(t, config[name], "saved", "setting", name, "is lost")
 	}
 }

@@ -58,17 +58,17 @@ func (o *oracle) enter(subject string) (leave func()) {
 	by := fmt.Sprint(o.process, "#", o.count.Add(1))
 	marker := filepath.Join(o.dir, "at-"+subject)
 	mine := marker + "-" + by
-	must(os.WriteFile(mine, []byte(by), 0o666))
+	orPanic(os.WriteFile(mine, []byte(by), 0o666))
 	if err := os.Link(mine, marker); errors.Is(err, fs.ErrExist) {
 		other, err := os.ReadFile(marker)
 		if err != nil {
 			other = []byte("somebody who has just left") // there are others, so
 		}
 		o.write(line{"clash", subject, by, string(other)})
-		must(os.Rename(mine, marker))
+		orPanic(os.Rename(mine, marker))
 	} else {
-		must(err)
-		must(os.Remove(mine))
+		orPanic(err)
+		orPanic(os.Remove(mine))
 	}
 	o.write(line{What: "enter", Subject: subject, By: by})
 	runtime.Gosched()
@@ -78,7 +78,7 @@ func (o *oracle) enter(subject string) (leave func()) {
 	}
 }
 
-func must(err error) {
+func orPanic(err error) {
 	if err != nil {
 		panic(err)
 	}

@@ -115,8 +115,7 @@ type service struct {
 
 func start(t *testing.T, s site, name string) *service {
 	t.Helper()
-	data, err := json.Marshal(s)
-	testkit.Check(t, err)
+	data := must(json.Marshal(s))(t)
 	c := testkit.Start(t, "service", string(data), name)
 	return &service{c, t, name, "http://" + c.Answer()}
 }
@@ -124,7 +123,5 @@ func start(t *testing.T, s site, name string) *service {
 // end has the process finish what it has begun.
 func (p *service) end() {
 	p.t.Helper()
-	if err := p.End(); err != nil {
-		p.t.Errorf("%s: %v", p.name, err)
-	}
+	noErr(p.t, p.End(), p.name)
 }

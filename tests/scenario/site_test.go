@@ -69,13 +69,10 @@ func onEachEngine(t *testing.T, test func(t *testing.T, s site)) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := pgx.Connect(t.Context(), server.Conn())
-		testkit.Check(t, err)
+		conn := must(pgx.Connect(t.Context(), server.Conn()))(t)
 		defer conn.Close(context.Background())
 		name := fmt.Sprint("scenario", databases.Add(1))
-		if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
-			t.Fatal(err)
-		}
+		check(t, errOf(conn.Exec(t.Context(), "CREATE DATABASE "+name)))
 		test(t, site{Dir: t.TempDir(), Conn: strings.Replace(server.Conn(), "dbname=postgres", "dbname="+name, 1)})
 	})
 }

@@ -16,6 +16,20 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 )
 
+var (
+	check = testkit.Check
+	that  = testkit.That
+	errOf = testkit.ErrOf
+	noErr = testkit.NoErr
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
+
 // patience is for what is bound to come about.
 const patience = time.Minute
 
@@ -51,7 +65,7 @@ func open(t *testing.T, s site, name string) *stage {
 		pauses: map[string]*pause{}, onEvent: func(string, string) {},
 	}
 	app, end, err := s.open(name, st.Observe)
-	testkit.Check(t, err)
+	check(t, err)
 	t.Cleanup(end)
 	st.App = app
 	app.Outside = Outside{
@@ -209,9 +223,7 @@ func (st *stage) hook(route, agent, id string) <-chan response {
 	c := make(chan response, 1)
 	go func() {
 		r, err := ask(http.MethodPost, st.url+"/hook/"+route, Hook{ID: id, Session: "session-" + agent, Text: "text of " + id})
-		if err != nil {
-			st.t.Error(err)
-		}
+		noErr(st.t, err)
 		c <- r
 	}()
 	return c
@@ -230,18 +242,13 @@ func ok(t *testing.T, c <-chan response) Agent {
 // read returns the agent as it is now.
 func (st *stage) read(agent string) Agent {
 	st.t.Helper()
-	got, err := st.Store.Read(st.t.Context(), agent)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	got := must(st.Store.Read(st.t.Context(), agent))(st.t)
 	return got
 }
 
 func (st *stage) create(agents ...string) {
 	st.t.Helper()
 	for _, id := range agents {
-		if err := st.Store.Create(st.t.Context(), Agent{ID: id}); err != nil {
-			st.t.Fatal(err)
-		}
+		check(st.t, st.Store.Create(st.t.Context(), Agent{ID: id}))
 	}
 }

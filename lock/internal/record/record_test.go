@@ -13,23 +13,28 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/internal/record"
 	"github.com/holdfast-go/holdfast/platform"
 )
+
+var (
+	check = testkit.Check
+)
+
+func equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	testkit.Equal(t, got, want, what...)
+}
+
+func must[T any](got T, err error) func(testing.TB) T { return testkit.Must(got, err) }
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 
 // holder is one of many.
 func holder(n int) evidence.Claim {
 	return evidence.Claim{PID: 4242 + n, CreatedAt: at, Cmd: "push", Nonce: fmt.Sprintf("%026d", n), Hostname: "builder", KernelLock: "ext4:64768:131090"}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // sibling is a new one, empty and marked.
@@ -46,16 +51,13 @@ func sibling(t *testing.T) *platform.File {
 
 func tell(t *testing.T, f *platform.File, c evidence.Claim, e record.Ending) {
 	t.Helper()
-	info, err := f.Stat()
-	check(t, err)
+	info := must(f.Stat())(t)
 	check(t, record.Tell(f, info, c, nil, e))
 }
 
 func read(t *testing.T, f *platform.File) record.Memory {
 	t.Helper()
-	m, err := record.Read(f)
-	check(t, err)
-	return m
+	return must(record.Read(f))(t)
 }
 
 var released = record.Ending{How: "released", Ended: at.Add(time.Minute)}
@@ -102,20 +104,17 @@ func TestNote_AfterTheEnd(t *testing.T) {
 	for _, noted := range []bool{true, false} {
 		f := sibling(t)
 		tell(t, f, holder(0), released)
-		data, err := os.ReadFile(f.Path())
-		check(t, err)
+		data := must(os.ReadFile(f.Path()))(t)
 		if noted {
 			check(t, record.Note(f, holder(1), "first", at))
-			data, err = os.ReadFile(f.Path())
-			check(t, err)
+			data = must(os.ReadFile(f.Path()))(t)
 		}
 		// The child has read the file by now, and looks at no more of it.
 		late := sibling(t)
 		check(t, os.WriteFile(late.Path(), data, 0o600))
 		check(t, record.Note(late, holder(1), "last words", at))
 		word := make([]byte, 3520)
-		n, err := late.ReadAt(word, 4608)
-		check(t, err)
+		n := must(late.ReadAt(word, 4608))(t)
 
 		tell(t, f, holder(1), released)
 		check(t, f.WriteAt(word[:n], 4608))
@@ -157,16 +156,12 @@ func TestGolden(t *testing.T) {
 	c = evidence.Claim{PID: 4243, CreatedAt: at, Nonce: "BCDEFGHIJKLMNOPQRSTUVWXYZA", Hostname: "builder"}
 	check(t, record.Note(f, c, "step 3 of 7: make", at.Add(2*time.Minute)))
 	tell(t, f, c, record.Ending{How: "died", Evidence: evidence.KernelLockFree})
-	data, err := os.ReadFile(f.Path())
-	check(t, err)
+	data := must(os.ReadFile(f.Path()))(t)
 	for name, offset := range map[string]int{"end.json": 64, "word.json": 576, "end_dead.json": 4096, "word_note.json": 4608} {
-		want, err := os.ReadFile(filepath.Join("testdata", name))
-		check(t, err)
+		want := must(os.ReadFile(filepath.Join("testdata", name)))(t)
 		got, _, _ := strings.Cut(string(data[offset:]), "\n")
 		object := strings.TrimSpace(string(want))
-		if want := fmt.Sprintf("%08x %s", crc32.ChecksumIEEE([]byte(object)), object); got != want {
-			t.Errorf("%s: %s; want %s", name, got, want)
-		}
+		equal(t, got, fmt.Sprintf("%08x %s", crc32.ChecksumIEEE([]byte(object)), object), name)
 	}
 	if len(data) > record.Size {
 		t.Errorf("it has %d bytes", len(data))
@@ -272,8 +267,7 @@ func TestTell_AfterAll(t *testing.T) {
 	f, c := sibling(t), holder(1)
 	tell(t, f, c, record.Ending{How: "taken for dead", Evidence: evidence.Aged})
 	_, claim := record.Fit(c)
-	info, err := f.Stat()
-	check(t, err)
+	info := must(f.Stat())(t)
 	check(t, record.Tell(f, info, c, claim, released))
 	m := read(t, f)
 	if r := m.Last(nil); r == nil || r.Ending != released {
@@ -309,15 +303,13 @@ func TestTellIfNews(t *testing.T) {
 			data = []byte(end)
 		}
 		check(t, f.WriteAt(data, 64))
-		info, err := f.Stat()
-		check(t, err)
+		info := must(f.Stat())(t)
 		check(t, record.TellIfNews(f, info, holder(1), nil, released))
 		m := read(t, f)
 		if r := m.Last(nil); r == nil || r.Holder.PID != holder(1).PID || r.Ending != released {
 			t.Errorf("%s: %+v", end, r)
 		}
-		before, err := os.ReadFile(f.Path())
-		check(t, err)
+		before := must(os.ReadFile(f.Path()))(t)
 		tell(t, f, holder(2), released)
 		check(t, record.TellIfNews(f, info, holder(3), nil, released)) // no news
 		m = read(t, f)
