@@ -91,7 +91,7 @@ func (t *Taker) createInPlace(ctx context.Context, path string, mark bool, mode 
 		return nil, fail.Join(ErrMoved, f.Close())
 	}
 	t.at(at.checked)
-	own, err := t.writeClaim(f, path, mode)
+	own, err := t.writeClaim(f, path, mode, t.Now())
 	if err == nil {
 		t.at(at.written)
 	}
@@ -130,7 +130,7 @@ func (t *Taker) createAside(ctx context.Context, path string, mode platform.Mode
 	} else if !there {
 		return nil, fail.Join(ErrMoved, f.Close())
 	}
-	own, err := t.writeClaim(f, aside, mode)
+	own, err := t.writeClaim(f, aside, mode, t.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -186,8 +186,8 @@ func (t *Taker) RemoveLeftover(ctx context.Context, aside string) error {
 
 // writeClaim writes a claim of ours into a new file, whose own lock is ours. On failure it
 // removes the file.
-func (t *Taker) writeClaim(f *platform.File, path string, mode platform.Mode) (*Own, error) {
-	own := &Own{File: f, Path: path, Claim: t.newClaim(f, mode), remembered: !t.Fsys.Trusted}
+func (t *Taker) writeClaim(f *platform.File, path string, mode platform.Mode, at time.Time) (*Own, error) {
+	own := &Own{File: f, Path: path, Claim: t.newClaim(f, mode, at), remembered: !t.Fsys.Trusted}
 	data, err := t.encode(own.Claim)
 	if err == nil {
 		err = f.WriteAt(data, 0)
@@ -205,12 +205,12 @@ func (t *Taker) writeClaim(f *platform.File, path string, mode platform.Mode) (*
 	return own, nil
 }
 
-// newClaim describes this process as the holder of the lock, in this file.
-func (t *Taker) newClaim(own *platform.File, mode platform.Mode) evidence.Claim {
+// newClaim describes this process as the holder of the lock, in this file, since a time.
+func (t *Taker) newClaim(own *platform.File, mode platform.Mode, at time.Time) evidence.Claim {
 	self, host := platform.Self(), platform.ThisHost()
 	c := evidence.Claim{
 		PID:           self.PID,
-		CreatedAt:     t.Now().UTC(),
+		CreatedAt:     at.UTC(),
 		OwnerPID:      t.OwnerPID,
 		Cmd:           t.Cmd,
 		Nonce:         t.Nonce,

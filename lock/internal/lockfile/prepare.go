@@ -30,7 +30,7 @@ func (t *Taker) Prepare() {
 		_ = f.Close()
 		return
 	}
-	t.ready, _ = t.writeClaim(f, t.Path, platform.Exclusive)
+	t.ready, _ = t.writeClaim(f, t.Path, platform.Exclusive, inFull(t.Now()))
 }
 
 // publish is Create with the prepared file. It appears at its path whole, and locked: link(2)
@@ -39,10 +39,7 @@ func (t *Taker) Prepare() {
 // fs.ErrExist the prepared file is good for the next try.
 func (t *Taker) publish() (own *Own, err error) {
 	own = t.ready
-	at := t.Now().UTC()
-	if at.Nanosecond()%10 == 0 { // a time without all its digits would be shorter
-		at = at.Add(time.Nanosecond)
-	}
+	at := inFull(t.Now()).UTC()
 	old, stamp := stampOf(own.Claim.CreatedAt), stampOf(at)
 	place := bytes.Index(own.Data, old)
 	if place < 0 || len(stamp) != len(old) || own.File.WriteAt(stamp, int64(place)) != nil {
@@ -61,6 +58,15 @@ func (t *Taker) publish() (own *Own, err error) {
 	t.ready, own.written = nil, time.Now()
 	t.at(StepPublished)
 	return own, nil
+}
+
+// inFull makes a time one that is written with all its digits, so that another can be written
+// over it.
+func inFull(t time.Time) time.Time {
+	if t.Nanosecond()%10 == 0 {
+		return t.Add(time.Nanosecond)
+	}
+	return t
 }
 
 // stampOf is how a claim says when it was made.

@@ -28,7 +28,7 @@ func (l *Lock) isReaders(f *Finding) bool {
 
 // join joins a lock file that another reader has made, and whose shared lock is ours.
 func (t *Taker) join(f *Finding) *Own {
-	own := &Own{File: f.File, Path: t.Path, Data: f.Data, written: f.Info.Modified, Claim: t.newClaim(f.File, platform.Shared)}
+	own := &Own{File: f.File, Path: t.Path, Data: f.Data, written: f.Info.Modified, Claim: t.newClaim(f.File, platform.Shared, t.Now())}
 	own.Claim.Nonce = f.Claim.Nonce
 	return own
 }
