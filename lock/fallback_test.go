@@ -34,7 +34,7 @@ func notHad(t *testing.T, f lock.File) *lock.LockedError {
 	return asLocked(t, err)
 }
 
-func TestFallback_LockFileAloneExcludes(t *testing.T) {
+func TestFallback_LockFileAloneExcludes(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	if claim := getClaim(t, file.Path); claim.KernelLock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
@@ -55,7 +55,7 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 	}
 }
 
-func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
+func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	if l := notHad(t, withKernelLock(file)); l.Evidence != evidence.SameProcess {
@@ -73,7 +73,7 @@ func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
 
 // TestFallback_OneAtATime has two oracles: a counter, and a file that only one
 // can create.
-func TestFallback_OneAtATime(t *testing.T) {
+func TestFallback_OneAtATime(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	occupied := filepath.Join(t.TempDir(), "occupied")
 	var inside atomic.Int32
@@ -111,7 +111,7 @@ func TestFallback_OneAtATime(t *testing.T) {
 	all.Wait()
 }
 
-func TestFallback_HolderRenews(t *testing.T) {
+func TestFallback_HolderRenews(t *testing.T) { // guards: T2
 	file := fallbackFile(t)
 	file.StaleAfter = 30 * time.Millisecond
 	held := tryHold(t, file)
@@ -156,7 +156,7 @@ func TestFallback_NothingIsRenewedUnderKernelLock(t *testing.T) {
 
 // TestFallback_LostClaim: the holder learns that its claim was taken, and leaves
 // alone what is there now.
-func TestFallback_LostClaim(t *testing.T) {
+func TestFallback_LostClaim(t *testing.T) { // guards: T2
 	const successor = `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`
 	put := func(t *testing.T, path string) { putFile(t, path, []byte(successor), time.Time{}) }
 	for name, rob := range map[string]func(t *testing.T, path string){
@@ -233,7 +233,7 @@ func TestFallback_LostClaim(t *testing.T) {
 
 // TestHeldContext_OutlivesItsVariable: whoever keeps only the channel still waits
 // for the loss, and for nothing else.
-func TestHeldContext_OutlivesItsVariable(t *testing.T) {
+func TestHeldContext_OutlivesItsVariable(t *testing.T) { // guards: S11
 	held := tryHold(t, fallbackFile(t))
 	defer letGo(t, held)
 	parent, cancel := context.WithCancel(context.Background())
@@ -291,7 +291,7 @@ func (d *deadline) Err() error {
 	}
 }
 
-func TestFallback_GivesUpCleanly(t *testing.T) {
+func TestFallback_GivesUpCleanly(t *testing.T) { // guards: W9
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	defer letGo(t, held)
@@ -310,7 +310,7 @@ func TestFallback_GivesUpCleanly(t *testing.T) {
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 }
 
-func TestFallback_RequireKernelLock(t *testing.T) {
+func TestFallback_RequireKernelLock(t *testing.T) { // guards: T3
 	file := fallbackFile(t)
 	file.RequireKernelLock = true
 	for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
@@ -333,7 +333,7 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 	}
 }
 
-func TestFallback_ForeignHost(t *testing.T) {
+func TestFallback_ForeignHost(t *testing.T) { // guards: E6
 	now := time.Now()
 	foreign := ownClaim(t)
 	foreign.Hostname, foreign.BootID, foreign.KernelLock, foreign.Nonce = "elsewhere", "another-boot", "", "FOREIGN"
