@@ -21,8 +21,8 @@
 //
 // Each of the two rooms has a half of it (halves.go): lockfile without any queue, so that everybody
 // may come at any time, and queue without any lock file, of which it is told anything. The steps are
-// the same; so a half that is left out makes more possible, not less, and what is left can be explored
-// with a process, or a crash, more. TestHalves has each guard found missing in the half that it is of.
+// the same, and what the joint model comes to each half comes to, too (TestHalves_Cover); so it can be
+// believed with a process, or a crash, more. TestHalves has each guard found missing in the half that it is of.
 // What a half cannot show alone is excused: two holders, when a hand removes the one file that it has.
 // In the results its cases begin with its name. The fence, who has died, and the order in which a
 // release drops both files' locks need both halves, and are the joint model's alone.

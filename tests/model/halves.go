@@ -62,9 +62,7 @@ func (t *turn) askLockFile() {
 func (t *turn) waitLockFile() {
 	if t.role().tries() {
 		t.giveUp("finds the lock file another's, and gives up")
-		return
-	}
-	if t.s.left[cancels] > 0 {
+	} else if t.s.left[cancels] > 0 {
 		t.s.left[cancels]--
 		t.giveUp("is cancelled, and leaves its wait at the lock file behind")
 	}
