@@ -51,7 +51,7 @@ func respected(t *testing.T, f lock.File) {
 
 // TestAbandoned_Recovered: an empty marker that nobody has open for writing was left by
 // a process that died.
-func TestAbandoned_Recovered(t *testing.T) {
+func TestAbandoned_Recovered(t *testing.T) { // guards: S9
 	needsLeases(t)
 	f, _ := deadAndMarked(t, "")
 	recovered(t, f)
@@ -105,7 +105,7 @@ func makeMarker(path string, orders *bufio.Scanner) {
 }
 
 // TestAbandoned_Respected: a marker that may be somebody's is nobody else's.
-func TestAbandoned_Respected(t *testing.T) {
+func TestAbandoned_Respected(t *testing.T) { // guards: S9
 	for name, flag := range map[string]int{"for writing": os.O_WRONLY, "for both": os.O_RDWR, "for appending": os.O_WRONLY | os.O_APPEND} {
 		t.Run("open "+name, func(t *testing.T) {
 			needsLeases(t)
@@ -176,7 +176,7 @@ func TestAbandoned_LockFileIsNot(t *testing.T) {
 
 // TestAbandoned_ClaimChanged: under the marker, be it one that was recovered, the dead
 // claim is read again; whoever has come since keeps the lock.
-func TestAbandoned_ClaimChanged(t *testing.T) {
+func TestAbandoned_ClaimChanged(t *testing.T) { // guards: S8
 	needsLeases(t)
 	f, _ := deadAndMarked(t, "")
 	winner := `{"owner":"winner","pid":1,"when":"2020-01-02T03:04:05Z"}`
@@ -194,7 +194,7 @@ func TestAbandoned_ClaimChanged(t *testing.T) {
 
 // TestAbandoned_Crash: a reclaimer that finds an abandoned marker is killed at each of
 // its steps; the next one needs no hand.
-func TestAbandoned_Crash(t *testing.T) {
+func TestAbandoned_Crash(t *testing.T) { // guards: S10
 	needsLeases(t)
 	for _, step := range lock.ReclaimSteps {
 		path := filepath.Join(t.TempDir(), ".lock")

@@ -28,7 +28,7 @@ func heldIn(t *testing.T, env []string) string {
 
 // TestHeldAbove: a lock that a process above has is not waited for, by whatever name of its
 // folder. A lock that it had counts for nothing.
-func TestHeldAbove(t *testing.T) {
+func TestHeldAbove(t *testing.T) { // guards: S2
 	dir := t.TempDir()
 	f := lock.File{Path: filepath.Join(dir, "a.lock"), Cmd: "above"}
 	held, other := tryHold(t, f), tryHold(t, lock.File{Path: filepath.Join(dir, "b.lock")})

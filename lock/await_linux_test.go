@@ -5,7 +5,7 @@ package lock_test
 import "testing"
 
 // TestAwaitFree_Heirs: a lock that a dead holder has left to its children is not free.
-func TestAwaitFree_Heirs(t *testing.T) {
+func TestAwaitFree_Heirs(t *testing.T) { // guards: W7
 	f := queued(t)
 	p := start(t, "parent", f.Path)
 	p.Do("hold", "held")

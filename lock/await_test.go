@@ -26,7 +26,7 @@ func wantAwaited(t *testing.T, came <-chan outcome) {
 
 // TestAwaitFree_Line: it stands in the queue, behind who came before, and before who comes
 // after. No program ever sees a lock file of its own.
-func TestAwaitFree_Line(t *testing.T) {
+func TestAwaitFree_Line(t *testing.T) { // guards: W7
 	f := queued(t)
 	held := tryHold(t, f)
 	first := beginAcquire(t, t.Context(), f)
@@ -76,7 +76,7 @@ func TestAwaitFree_Untouched(t *testing.T) {
 
 // TestAwaitFree_Dead: a dead holder's lock is free, and left as it is. What a reader has left
 // is cleared, as the last reader does.
-func TestAwaitFree_Dead(t *testing.T) {
+func TestAwaitFree_Dead(t *testing.T) { // guards: W7
 	f := queued(t)
 	leaveDeadClaim(t, f.Path)
 	was := must(os.ReadFile(f.Path))(t)
@@ -95,7 +95,7 @@ func TestAwaitFree_Dead(t *testing.T) {
 
 // TestAwaitFree_NotRefused: a TryAcquire that meets it at work, wherever that is, has the
 // lock all the same, even of a dead holder who can't be known to be dead by the claim.
-func TestAwaitFree_NotRefused(t *testing.T) {
+func TestAwaitFree_NotRefused(t *testing.T) { // guards: W7
 	elsewhere := func(t *testing.T, f lock.File) {
 		leaveDeadClaim(t, f.Path)
 		claim := getClaim(t, f.Path)
@@ -147,7 +147,7 @@ func TestAwaitFree_NotRefused(t *testing.T) {
 }
 
 // TestAwaitFree_OtherProgram: whoever knows only O_EXCL is waited for, with the queue free.
-func TestAwaitFree_OtherProgram(t *testing.T) {
+func TestAwaitFree_OtherProgram(t *testing.T) { // guards: W7
 	for name, f := range map[string]lock.File{"": queued(t), "fallback": fallbackFile(t)} {
 		t.Run(name, func(t *testing.T) {
 			putClaim(t, f.Path, evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now()})
@@ -201,7 +201,7 @@ func TestAwaitFree_InVain(t *testing.T) {
 
 // TestAwaitFree_BeingReclaimed: a dead holder's lock that another program is taking over is not
 // free as long as that lasts.
-func TestAwaitFree_BeingReclaimed(t *testing.T) {
+func TestAwaitFree_BeingReclaimed(t *testing.T) { // guards: W7
 	f := queued(t)
 	putDeadClaim(t, f.Path)
 	putClaim(t, f.Path+".reclaim", evidence.Claim{PID: os.Getpid(), CreatedAt: time.Now()})
@@ -219,7 +219,7 @@ func TestAwaitFree_BeingReclaimed(t *testing.T) {
 }
 
 // TestAwaitFree_Tidies: it removes the sibling if it was the last to need it.
-func TestAwaitFree_Tidies(t *testing.T) {
+func TestAwaitFree_Tidies(t *testing.T) { // guards: W7
 	f := queued(t)
 	f.Tidy = true
 	putDeadClaim(t, f.Path)

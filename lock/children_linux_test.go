@@ -154,7 +154,7 @@ func TestAttach_Killed(t *testing.T) {
 
 // TestAttach_InContainer: who looks from outside is told the same of a holder in another pid
 // namespace, whose pid means nothing there.
-func TestAttach_InContainer(t *testing.T) {
+func TestAttach_InContainer(t *testing.T) { // guards: S12
 	if !withMounts(t) {
 		return
 	}
@@ -197,7 +197,7 @@ func TestAttach_InContainer(t *testing.T) {
 
 // TestHeldAbove_Gone: a lock that a process above has left to its children is not waited for
 // by one of them, and is by anybody else. They are named, and not the dead.
-func TestHeldAbove_Gone(t *testing.T) {
+func TestHeldAbove_Gone(t *testing.T) { // guards: S2, S12
 	f := queued(t)
 	p := start(t, "parent", f.Path)
 	p.Do("hold", "held")
@@ -224,7 +224,7 @@ func TestHeldAbove_Gone(t *testing.T) {
 
 // TestNested: a process that has the lock from one above works under that hold, until it is
 // released, or whoever has left it to its children; not below a reader.
-func TestNested(t *testing.T) {
+func TestNested(t *testing.T) { // guards: S12
 	for _, how := range []string{"hold", "share"} {
 		f := queued(t)
 		f.Nested = true
@@ -283,7 +283,7 @@ func shareFile(t *testing.T, pid int, path string) {
 }
 
 // TestAttach_Release: what a living holder releases is free, whatever its children do.
-func TestAttach_Release(t *testing.T) {
+func TestAttach_Release(t *testing.T) { // guards: S12
 	for _, how := range []string{"hold", "share"} {
 		f := queued(t)
 		p := start(t, "parent", f.Path)
@@ -296,7 +296,7 @@ func TestAttach_Release(t *testing.T) {
 }
 
 // TestAttach_Bare: children that were not attached don't hold.
-func TestAttach_Bare(t *testing.T) {
+func TestAttach_Bare(t *testing.T) { // guards: S12
 	f := queued(t)
 	p := start(t, "parent", f.Path)
 	p.Do("hold", "held")

@@ -121,7 +121,7 @@ func goldenClaim(t testing.TB, name string) []byte {
 	return must(os.ReadFile(filepath.Join("evidence", "testdata", name)))(t)
 }
 
-func TestClaim_OnDiskAfterAcquire(t *testing.T) {
+func TestClaim_OnDiskAfterAcquire(t *testing.T) { // guards: S6
 	path := filepath.Join(t.TempDir(), "lock")
 	before := time.Now()
 	held := tryHold(t, lock.File{Path: path, Cmd: `push "quoted" <b>`})

@@ -51,7 +51,7 @@ func wantReentrant(t *testing.T, ctx context.Context, f lock.File, outer *lock.F
 
 // TestReentrant: acquiring again under a hold's context is refused at once,
 // whatever the mode of either, and by any name of the folder.
-func TestReentrant(t *testing.T) {
+func TestReentrant(t *testing.T) { // guards: W11
 	for name, acquire := range acquirers {
 		t.Run(name, func(t *testing.T) {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
@@ -161,7 +161,7 @@ func TestTryDo_Skips(t *testing.T) {
 }
 
 // TestDo_LostMeanwhile: work under a lock that is lost is told of it, and not taken for done.
-func TestDo_LostMeanwhile(t *testing.T) {
+func TestDo_LostMeanwhile(t *testing.T) { // guards: T2
 	f := fallbackFile(t)
 	f.StaleAfter = 30 * time.Millisecond
 	err := f.Do(t.Context(), func(ctx context.Context, _ *lock.FileHold) error {
@@ -174,7 +174,7 @@ func TestDo_LostMeanwhile(t *testing.T) {
 }
 
 // TestHoldOf: Do's context leads to the hold, for its fence.
-func TestHoldOf(t *testing.T) {
+func TestHoldOf(t *testing.T) { // guards: W11
 	if h := lock.HoldOf(t.Context()); h != nil {
 		t.Error("a hold out of nothing:", h)
 	}

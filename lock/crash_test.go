@@ -18,7 +18,7 @@ import (
 // TestCrash kills a real process at each step of the protocol. While it is
 // parked there nobody else gets in; once it is dead the next one does, without a
 // hand's help, without waiting for any age, and leaves no litter.
-func TestCrash(t *testing.T) {
+func TestCrash(t *testing.T) { // guards: S10, E2, E3
 	type crash struct {
 		name, step string
 		reclaiming bool
@@ -56,7 +56,7 @@ func TestCrash(t *testing.T) {
 }
 
 // TestCrashTwice kills one reclaimer on the debris of another.
-func TestCrashTwice(t *testing.T) {
+func TestCrashTwice(t *testing.T) { // guards: S10
 	lastSteps := lock.ReclaimSteps[slices.Index(lock.ReclaimSteps, lock.StepDeadRemoved):]
 	for _, first := range lock.ReclaimSteps {
 		for _, second := range lock.ReclaimSteps {
@@ -124,7 +124,7 @@ func wantLocked(t *testing.T, path string) *lock.LockedError {
 // TestRobbed takes away one of the two files while another process holds the
 // lock: nobody else gets in, and the holder learns of it when it releases, and
 // removes nothing that isn't its own.
-func TestRobbed(t *testing.T) {
+func TestRobbed(t *testing.T) { // guards: A2, B4, S5
 	foreign := `{"pid":1,"created_at":"` + time.Now().UTC().Format(time.RFC3339) + `","cmd":"other program"}`
 	tests := []struct {
 		name     string
@@ -170,7 +170,7 @@ func TestRobbed(t *testing.T) {
 
 // TestDeadWhoseSiblingIsGone: a dead holder's lock is had even without the
 // sibling that it was made under.
-func TestDeadWhoseSiblingIsGone(t *testing.T) {
+func TestDeadWhoseSiblingIsGone(t *testing.T) { // guards: S5
 	path := filepath.Join(t.TempDir(), ".lock")
 	leaveDeadClaim(t, path)
 	check(t, os.Remove(path+".flock"))
@@ -179,7 +179,7 @@ func TestDeadWhoseSiblingIsGone(t *testing.T) {
 
 // TestSiblingReplacedInPassage: the sibling is replaced between its opening and
 // the check of step 2. The lock that we end up with must be on the new one.
-func TestSiblingReplacedInPassage(t *testing.T) {
+func TestSiblingReplacedInPassage(t *testing.T) { // guards: B5
 	path := filepath.Join(t.TempDir(), ".lock")
 	replaced := false
 	held := must(lock.File{Path: path}.Park(func(step string) {
@@ -196,7 +196,7 @@ func TestSiblingReplacedInPassage(t *testing.T) {
 
 // TestDeadClaimChangesBeforeReclaim: between the judgement and the marker, the
 // dead claim gives way to that of a program that takes no kernel lock.
-func TestDeadClaimChangesBeforeReclaim(t *testing.T) {
+func TestDeadClaimChangesBeforeReclaim(t *testing.T) { // guards: S8
 	path := filepath.Join(t.TempDir(), ".lock")
 	putDeadClaim(t, path)
 	winner := `{"pid":1,"created_at":"` + time.Now().UTC().Format(time.RFC3339) + `","cmd":"other program"}`
@@ -251,7 +251,7 @@ func TestSiblingGoneMidway(t *testing.T) {
 
 // TestBreakForce: whose kernel lock is held is alive, and to end them is the way; of who
 // can't be judged, the very one that was seen is broken, and no other.
-func TestBreakForce(t *testing.T) {
+func TestBreakForce(t *testing.T) { // guards: E8
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	refused := func(nonce string, want evidence.Evidence) {
 		t.Helper()

@@ -209,7 +209,7 @@ func TestDir_ListErrors(t *testing.T) {
 }
 
 // TestDir_Hostile: no key leads out of the folder.
-func TestDir_Hostile(t *testing.T) {
+func TestDir_Hostile(t *testing.T) { // guards: H3
 	parent := t.TempDir()
 	d := lock.Dir{Path: filepath.Join(parent, "locks")}
 	check(t, os.Mkdir(d.Path, 0o755))
@@ -282,7 +282,7 @@ func TestDir_Makes(t *testing.T) {
 
 // TestMissingFolder: the error of a path that leads nowhere says what to do, and not which
 // call has failed.
-func TestMissingFolder(t *testing.T) {
+func TestMissingFolder(t *testing.T) { // guards: S1
 	t.Chdir(t.TempDir())
 	ctx := t.Context()
 	f := lock.File{Path: "absent/a.lock"}

@@ -19,7 +19,7 @@ var oddTexts = []string{
 // harmless is what every filesystem takes for one name, and no shell for more.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_%-]([A-Za-z0-9_.%-]*[A-Za-z0-9_%-])?$`)
 
-func FuzzEscape(f *testing.F) {
+func FuzzEscape(f *testing.F) { // guards: H3
 	for _, s := range oddTexts {
 		f.Add(s)
 	}
@@ -39,7 +39,7 @@ func FuzzEscape(f *testing.F) {
 
 // FuzzDir_Key: a path is that of one key, or of none; and a key that can be had has one
 // path, from which it is known again.
-func FuzzDir_Key(f *testing.F) {
+func FuzzDir_Key(f *testing.F) { // guards: H3
 	for _, s := range oddTexts {
 		f.Add(s, "name")
 		f.Add("space", s)

@@ -16,7 +16,7 @@ import (
 
 // TestEvidence_OnDisk puts claims on disk and reads what is concluded: how facts
 // are gathered, and that looking and acquiring agree.
-func TestEvidence_OnDisk(t *testing.T) {
+func TestEvidence_OnDisk(t *testing.T) { // guards: S7
 	self := ownClaim(t)
 	dead := formerClaim(t)
 	if self.BootID == "" || self.PIDNamespace == 0 {
@@ -201,7 +201,7 @@ func mark(t *testing.T, path string) {
 
 // TestInspect_WhileHeld: the state is held, the evidence the kernel lock, and
 // looking disturbs nobody.
-func TestInspect_WhileHeld(t *testing.T) {
+func TestInspect_WhileHeld(t *testing.T) { // guards: S7
 	dir := t.TempDir()
 	file := lock.File{Path: filepath.Join(dir, "lock"), Cmd: "work"}
 	held := tryHold(t, file)

@@ -14,7 +14,7 @@ import (
 
 // TestFallback_Right: in fallback mode one process alone may remove a dead holder's file,
 // whatever becomes of the marker. That it may says nothing of a later file at the path.
-func TestFallback_Right(t *testing.T) {
+func TestFallback_Right(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	marker := file.Path + ".reclaim"
 	dead := formerClaim(t)

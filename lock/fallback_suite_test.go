@@ -15,7 +15,7 @@ func openFallback(_ context.Context, address string) (lock.Locker, error) {
 
 // TestFallback_Suite: without kernel locks, a folder of locks passes the suite that every
 // engine passes.
-func TestFallback_Suite(t *testing.T) {
+func TestFallback_Suite(t *testing.T) { // guards: R4, T1
 	locktest.Run(t, locktest.Engine{
 		Address: func(t *testing.T) string { return t.TempDir() },
 		OpenAt:  openFallback,

@@ -34,7 +34,7 @@ func notHad(t *testing.T, f lock.File) *lock.LockedError {
 	return asLocked(t, err)
 }
 
-func TestFallback_LockFileAloneExcludes(t *testing.T) {
+func TestFallback_LockFileAloneExcludes(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	if claim := getClaim(t, file.Path); claim.KernelLock != "" || claim.RenewedAt.IsZero() || !sameClaim(claim, held.Info()) {
@@ -51,7 +51,7 @@ func TestFallback_LockFileAloneExcludes(t *testing.T) {
 	noErr(t, held.Release(), "second Release")
 }
 
-func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
+func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	equal(t, notHad(t, withKernelLock(file)).Evidence, evidence.SameProcess)
@@ -65,7 +65,7 @@ func TestFallback_ExcludesThoseWithKernelLocks(t *testing.T) {
 
 // TestFallback_OneAtATime has two oracles: a counter, and a file that only one
 // can create.
-func TestFallback_OneAtATime(t *testing.T) {
+func TestFallback_OneAtATime(t *testing.T) { // guards: T1
 	file := fallbackFile(t)
 	occupied := filepath.Join(t.TempDir(), "occupied")
 	var inside atomic.Int32
@@ -99,7 +99,7 @@ func TestFallback_OneAtATime(t *testing.T) {
 	all.Wait()
 }
 
-func TestFallback_HolderRenews(t *testing.T) {
+func TestFallback_HolderRenews(t *testing.T) { // guards: T2
 	file := fallbackFile(t)
 	file.StaleAfter = 30 * time.Millisecond
 	held := tryHold(t, file)
@@ -140,7 +140,7 @@ func TestFallback_NothingIsRenewedUnderKernelLock(t *testing.T) {
 
 // TestFallback_LostClaim: the holder learns that its claim was taken, and leaves
 // alone what is there now.
-func TestFallback_LostClaim(t *testing.T) {
+func TestFallback_LostClaim(t *testing.T) { // guards: T2
 	const successor = `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`
 	put := func(t *testing.T, path string) { putFile(t, path, []byte(successor), time.Time{}) }
 	for name, rob := range map[string]func(t *testing.T, path string){
@@ -209,7 +209,7 @@ func TestFallback_LostClaim(t *testing.T) {
 
 // TestHeldContext_OutlivesItsVariable: whoever keeps only the channel still waits
 // for the loss, and for nothing else.
-func TestHeldContext_OutlivesItsVariable(t *testing.T) {
+func TestHeldContext_OutlivesItsVariable(t *testing.T) { // guards: S11
 	held := tryHold(t, fallbackFile(t))
 	defer letGo(t, held)
 	parent, cancel := context.WithCancel(context.Background())
@@ -267,7 +267,7 @@ func (d *deadline) Err() error {
 	}
 }
 
-func TestFallback_GivesUpCleanly(t *testing.T) {
+func TestFallback_GivesUpCleanly(t *testing.T) { // guards: W9
 	file := fallbackFile(t)
 	held := tryHold(t, file)
 	defer letGo(t, held)
@@ -284,7 +284,7 @@ func TestFallback_GivesUpCleanly(t *testing.T) {
 	sameTree(t, before, treeState(t, filepath.Dir(file.Path)))
 }
 
-func TestFallback_RequireKernelLock(t *testing.T) {
+func TestFallback_RequireKernelLock(t *testing.T) { // guards: T3
 	file := fallbackFile(t)
 	file.RequireKernelLock = true
 	for name, acquire := range map[string]func(context.Context) (*lock.FileHold, error){
@@ -299,7 +299,7 @@ func TestFallback_RequireKernelLock(t *testing.T) {
 	equal(t, names(t, filepath.Dir(file.Path)), "", "left behind")
 }
 
-func TestFallback_ForeignHost(t *testing.T) {
+func TestFallback_ForeignHost(t *testing.T) { // guards: E6
 	now := time.Now()
 	foreign := ownClaim(t)
 	foreign.Hostname, foreign.BootID, foreign.KernelLock, foreign.Nonce = "elsewhere", "another-boot", "", "FOREIGN"

@@ -30,7 +30,7 @@ func fenceOf(t *testing.T, file lock.File) int64 {
 	return first
 }
 
-func TestFence_GrowsWithEachHolder(t *testing.T) {
+func TestFence_GrowsWithEachHolder(t *testing.T) { // guards: F1
 	path := filepath.Join(t.TempDir(), "lock")
 	clock := time.Now()
 	last := int64(0)
@@ -53,7 +53,7 @@ func TestFence_GrowsWithEachHolder(t *testing.T) {
 	}
 }
 
-func TestFence_LayoutInSibling(t *testing.T) {
+func TestFence_LayoutInSibling(t *testing.T) { // guards: F3
 	path := filepath.Join(t.TempDir(), "lock")
 	putFile(t, path+".flock", nil, time.Time{})
 	before := must(os.Lstat(path + ".flock"))(t)
@@ -97,7 +97,7 @@ func TestFence_SurvivesNULs(t *testing.T) {
 }
 
 // TestFence_SparesData: a file named like a sibling may be somebody's.
-func TestFence_SparesData(t *testing.T) {
+func TestFence_SparesData(t *testing.T) { // guards: F3
 	for name, content := range map[string]string{
 		"text":       "XYnot a number, not at all, not even nearly one\n",
 		"short":      "XY123",
@@ -122,7 +122,7 @@ func TestFence_SparesData(t *testing.T) {
 // TestFence_OutOfReason: a number that no holder was given, such as one of nanoseconds, ends
 // the use of fences, and of nothing else: the error names the file, and removing it, as the
 // error says, is the cure. Until then the file stays as it is, beside what tidies up as well.
-func TestFence_OutOfReason(t *testing.T) {
+func TestFence_OutOfReason(t *testing.T) { // guards: F2
 	for _, number := range []int64{math.MaxInt64, engine.MaxFence, time.Now().UnixNano()} {
 		path := filepath.Join(t.TempDir(), "a.lock")
 		content := fmt.Sprintf("\x00\x00%020d\n", number)
@@ -170,7 +170,7 @@ func TestFence_Shown(t *testing.T) {
 	shows("in somebody's data", 0)
 }
 
-func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
+func TestFence_SurvivesDeletionOfSibling(t *testing.T) { // guards: F1
 	path := filepath.Join(t.TempDir(), "lock")
 	first := fenceOf(t, lock.File{Path: path})
 	check(t, os.Remove(path+".flock"))
@@ -184,7 +184,7 @@ func TestFence_SurvivesDeletionOfSibling(t *testing.T) {
 	letGo(t, held)
 }
 
-func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) {
+func TestFence_NotForThoseWhoNoLongerHold(t *testing.T) { // guards: F3
 	path := filepath.Join(t.TempDir(), "lock")
 	held := tryHold(t, lock.File{Path: path})
 	letGo(t, held)

@@ -44,7 +44,7 @@ func signed(t *testing.T, owner string) lock.File {
 
 // TestFile_Fields: further fields are in the lock file, and readers without them are
 // content with it.
-func TestFile_Fields(t *testing.T) {
+func TestFile_Fields(t *testing.T) { // guards: O4
 	f := signed(t, "me")
 	held := tryHold(t, f)
 	data := must(os.ReadFile(f.Path))(t)
@@ -113,7 +113,7 @@ func TestFile_ParseRefused(t *testing.T) {
 
 // TestFile_Parse: another program's lock file is judged by what Parse reads in it,
 // and one that it can't read is nobody's to remove.
-func TestFile_Parse(t *testing.T) {
+func TestFile_Parse(t *testing.T) { // guards: O2
 	gone := `"pid":2147483646,"when":"2020-01-02T03:04:05Z"`
 	for _, test := range []struct {
 		name, content string
@@ -153,7 +153,7 @@ func TestFields_OwnNames(t *testing.T) {
 
 // TestParse_DiedWhileClaiming: what a crash leaves of a claim is no other program's file,
 // though it can't be parsed.
-func TestParse_DiedWhileClaiming(t *testing.T) {
+func TestParse_DiedWhileClaiming(t *testing.T) { // guards: E3
 	needsMarks(t)
 	f := signed(t, "me")
 	f.StaleAfter = -1

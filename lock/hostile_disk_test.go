@@ -83,7 +83,7 @@ func canWriteAgain(t *testing.T, files ...lock.File) {
 }
 
 // TestHostile_WriteFails needs no rights: a limit on the size of files.
-func TestHostile_WriteFails(t *testing.T) {
+func TestHostile_WriteFails(t *testing.T) { // guards: S6
 	if !inChild(t, &syscall.SysProcAttr{}) {
 		return
 	}
@@ -125,7 +125,7 @@ func TestHostile_WriteFails(t *testing.T) {
 	}
 }
 
-func TestHostile_DiskFull(t *testing.T) {
+func TestHostile_DiskFull(t *testing.T) { // guards: H4
 	if !withMounts(t) {
 		return
 	}
@@ -148,7 +148,7 @@ func TestHostile_DiskFull(t *testing.T) {
 
 // TestHostile_NoInodes: not even an empty file can be made: not the sibling, and
 // then not the lock file.
-func TestHostile_NoInodes(t *testing.T) {
+func TestHostile_NoInodes(t *testing.T) { // guards: H4
 	if !withMounts(t) {
 		return
 	}
@@ -173,7 +173,7 @@ func TestHostile_NoInodes(t *testing.T) {
 	}
 }
 
-func TestHostile_ReadOnlyFilesystem(t *testing.T) {
+func TestHostile_ReadOnlyFilesystem(t *testing.T) { // guards: H4
 	if !withMounts(t) {
 		return
 	}

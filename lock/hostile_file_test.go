@@ -19,7 +19,7 @@ import (
 
 // TestHostile_LockPath: what is no file is somebody else's lock, whatever its age,
 // and whatever the caller thinks of age.
-func TestHostile_LockPath(t *testing.T) {
+func TestHostile_LockPath(t *testing.T) { // guards: H1
 	for what := range intruders {
 		for mode, in := range modes {
 			t.Run(what+", "+mode, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestHostile_LockPath(t *testing.T) {
 }
 
 // TestHostile_HugeFile: a gigabyte is not read, and not deleted.
-func TestHostile_HugeFile(t *testing.T) {
+func TestHostile_HugeFile(t *testing.T) { // guards: H2
 	for mode, in := range modes {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestHostile_HugeFile(t *testing.T) {
 }
 
 // TestHostile_SizeLimit: a claim is read up to 64 KiB, and no further.
-func TestHostile_SizeLimit(t *testing.T) {
+func TestHostile_SizeLimit(t *testing.T) { // guards: H2
 	claim := `{"pid":2147483647,"created_at":"2020-01-02T03:04:05Z"}`
 	for _, test := range []struct {
 		size int
@@ -107,7 +107,7 @@ func TestHostile_SizeLimit(t *testing.T) {
 
 // TestHostile_Content: what can't be a claim proves nothing. It is not a holder
 // that is dead, nor one that has a pid or a time.
-func TestHostile_Content(t *testing.T) {
+func TestHostile_Content(t *testing.T) { // guards: H2
 	for name, content := range testkit.NotClaims {
 		for mode, in := range modes {
 			if name == "NUL bytes" && mode == "kernel lock" {
@@ -135,7 +135,7 @@ func TestHostile_Content(t *testing.T) {
 
 // TestHostile_DataByMistake: a path that leads to somebody's data. Nobody said
 // that age counts, so no age is enough.
-func TestHostile_DataByMistake(t *testing.T) {
+func TestHostile_DataByMistake(t *testing.T) { // guards: E7, O3
 	old := time.Now().Add(-10_000 * time.Hour) // before the machine started, too
 	for name, content := range map[string]string{
 		"data.json":   `{"users":[{"id":1,"name":"ana"}]}` + "\n",

@@ -20,7 +20,7 @@ import (
 
 // TestHostile_NoDescriptors: however few descriptors are left, the lock is had or
 // the reason is told, and nothing stays behind.
-func TestHostile_NoDescriptors(t *testing.T) {
+func TestHostile_NoDescriptors(t *testing.T) { // guards: H4
 	if !inChild(t, &syscall.SysProcAttr{}) {
 		return
 	}
@@ -100,7 +100,7 @@ func TestHostile_NoDescriptors(t *testing.T) {
 
 // A filesystem that is not trusted: ramfs has kernel locks, and is not on the list.
 
-func TestHostile_UntrustedFilesystem(t *testing.T) {
+func TestHostile_UntrustedFilesystem(t *testing.T) { // guards: T3
 	if !withMounts(t) {
 		return
 	}

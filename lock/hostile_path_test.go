@@ -17,7 +17,7 @@ import (
 
 // Names.
 
-func TestHostile_Path(t *testing.T) {
+func TestHostile_Path(t *testing.T) { // guards: S1
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b")
 	check(t, os.MkdirAll(dir, 0o755))
@@ -73,7 +73,7 @@ func TestHostile_Path(t *testing.T) {
 
 // TestHostile_LongName: a name that can be locked leaves room for the names
 // beside it, so that a dead holder's lock can be reclaimed.
-func TestHostile_LongName(t *testing.T) {
+func TestHostile_LongName(t *testing.T) { // guards: S1
 	for mode, in := range modes {
 		t.Run(mode, func(t *testing.T) {
 			longest := 0

@@ -17,7 +17,7 @@ import (
 
 // Rights.
 
-func TestHostile_UnwritableFolder(t *testing.T) {
+func TestHostile_UnwritableFolder(t *testing.T) { // guards: H4
 	if !asNobody(t) {
 		return
 	}
@@ -61,7 +61,7 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 
 // TestHostile_ReleaseFails: a lock file that can't be removed keeps nobody waiting: it says
 // that it was released.
-func TestHostile_ReleaseFails(t *testing.T) {
+func TestHostile_ReleaseFails(t *testing.T) { // guards: S14
 	if !asNobody(t) {
 		return
 	}
@@ -108,7 +108,7 @@ func TestHostile_VanishesDuringRelease(t *testing.T) {
 
 // TestHostile_UnreadableByRights: no right to read is no proof of anything, and no right
 // to remove either.
-func TestHostile_UnreadableByRights(t *testing.T) {
+func TestHostile_UnreadableByRights(t *testing.T) { // guards: E7
 	if !asNobody(t) {
 		return
 	}
@@ -140,7 +140,7 @@ func TestHostile_UnreadableByRights(t *testing.T) {
 
 // TestOwnLock_Readable: at every step others can read what is there, as some protocols take
 // half a claim for held, and a file that can't be read for an exception.
-func TestOwnLock_Readable(t *testing.T) {
+func TestOwnLock_Readable(t *testing.T) { // guards: S6
 	if !asNobody(t) {
 		return
 	}

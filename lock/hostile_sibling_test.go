@@ -20,7 +20,7 @@ import (
 // TestHostile_Sibling: what is planted in the sibling's place is neither followed
 // nor waited for. It is no contention, and no lack of kernel locks either: to go
 // on without would let two holders in.
-func TestHostile_Sibling(t *testing.T) {
+func TestHostile_Sibling(t *testing.T) { // guards: W6, H1
 	for what := range intruders {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
@@ -73,7 +73,7 @@ func TestHostile_SiblingWhileHeld(t *testing.T) {
 
 // TestHostile_SiblingReplaced: between the opening of the sibling and its lock
 // somebody puts another file in its place. Who locked the old one has nothing.
-func TestHostile_SiblingReplaced(t *testing.T) {
+func TestHostile_SiblingReplaced(t *testing.T) { // guards: B5
 	replace := func(path string) {
 		noErr(t, errors.Join(os.WriteFile(path+".new", nil, 0o600), os.Rename(path+".new", path)))
 	}
@@ -149,7 +149,7 @@ func TestHostile_SiblingContent_Fallback(t *testing.T) {
 }
 
 // TestHostile_Marker: as for the lock file.
-func TestHostile_Marker(t *testing.T) {
+func TestHostile_Marker(t *testing.T) { // guards: H1
 	for what := range intruders {
 		for mode, in := range modes {
 			t.Run(what+", "+mode, func(t *testing.T) {

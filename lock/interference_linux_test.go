@@ -26,7 +26,7 @@ import (
 
 // TestLinked: a file that was made, and is overtaken before it is locked, stays under the
 // name that a backup (cp -al) gave it. That is not the lock's.
-func TestLinked(t *testing.T) {
+func TestLinked(t *testing.T) { // guards: B1
 	needsMarks(t)
 	for name, give := range map[string]func(old, new string) error{"link": os.Link, "rename": os.Rename} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLinked(t *testing.T) {
 
 // TestLinkedBack: a claim that was released is put back from a hard link. Its maker lives on,
 // and does not hold it.
-func TestLinkedBack(t *testing.T) {
+func TestLinkedBack(t *testing.T) { // guards: S14, E0
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	held := tryHold(t, f)
 	check(t, os.Link(f.Path, f.Path+".backup"))
@@ -79,7 +79,7 @@ func TestLinkedBack_NeverHeld(t *testing.T) {
 
 // TestCancelledAtALook: who is cancelled while somebody looks at the file that they have
 // just made leaves nothing.
-func TestCancelledAtALook(t *testing.T) {
+func TestCancelledAtALook(t *testing.T) { // guards: A1, S19
 	needsMarks(t)
 	for _, name := range []string{"Acquire", "TryAcquire"} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestCancelledAtALook(t *testing.T) {
 
 // TestLastReaderMeetsALook: somebody has the readers' file for an instant, just when its last
 // reader leaves, and may be stopped there. Once they let go it is removed all the same.
-func TestLastReaderMeetsALook(t *testing.T) {
+func TestLastReaderMeetsALook(t *testing.T) { // guards: A5, R2
 	for _, name := range []string{"AcquireShared", "TryAcquireShared"} {
 		t.Run(name, func(t *testing.T) {
 			f := queued(t)
@@ -129,7 +129,7 @@ func TestLastReaderMeetsALook(t *testing.T) {
 
 // TestReaderMeetsOthersReaders: a reader waits for the file of another program, which has
 // it locked shared, in the kernel.
-func TestReaderMeetsOthersReaders(t *testing.T) {
+func TestReaderMeetsOthersReaders(t *testing.T) { // guards: A3
 	f := queued(t)
 	putFile(t, f.Path, []byte(`{"pid":2147483646,"created_at":"2020-01-02T03:04:05Z"}`), time.Time{})
 	theirs := must(lockFile(f.Path, platform.Shared))(t)
@@ -145,7 +145,7 @@ func TestReaderMeetsOthersReaders(t *testing.T) {
 
 // TestReaderMeetsAMaker: a reader finds the readers' file while another has made it and not
 // yet written the claim. It waits for that, and not for the other to leave.
-func TestReaderMeetsAMaker(t *testing.T) {
+func TestReaderMeetsAMaker(t *testing.T) { // guards: A3
 	needsMarks(t)
 	f := queued(t)
 	maker := start(t, "member", f.Path)
@@ -167,7 +167,7 @@ func TestReaderMeetsAMaker(t *testing.T) {
 }
 
 // TestBreakForce_Alive: nobody who is proven alive is broken, by whatever proof.
-func TestBreakForce_Alive(t *testing.T) {
+func TestBreakForce_Alive(t *testing.T) { // guards: E1
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := start(t, "member", path)
 	holder.Order("fallback")
@@ -196,7 +196,7 @@ func TestBreakForce_Alive(t *testing.T) {
 
 // TestNotPowerLost: a program that knows only O_EXCL gives its file a size before it
 // writes to it.
-func TestNotPowerLost(t *testing.T) {
+func TestNotPowerLost(t *testing.T) { // guards: E5
 	needsLeases(t)
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	putFile(t, f.Path, make([]byte, 64), longAgo)
@@ -208,7 +208,7 @@ func TestNotPowerLost(t *testing.T) {
 
 // TestStuck_WaitLeftBehind: a wait at a turnstile where somebody stands who is stopped was
 // given up before they were overtaken. Whoever adopts it overtakes them.
-func TestStuck_WaitLeftBehind(t *testing.T) {
+func TestStuck_WaitLeftBehind(t *testing.T) { // guards: W3
 	needsTurnstile(t)
 	f := queued(t)
 	held := tryHold(t, f)
@@ -230,7 +230,7 @@ func TestStuck_WaitLeftBehind(t *testing.T) {
 }
 
 // TestStuck_NoThreadLeft: whoever may not park a thread overtakes too.
-func TestStuck_NoThreadLeft(t *testing.T) {
+func TestStuck_NoThreadLeft(t *testing.T) { // guards: W3
 	needsTurnstile(t)
 	f := queued(t)
 	var others []*lock.FileHold
@@ -319,7 +319,7 @@ func overlay(t *testing.T) (underneath string, above func() (at string, unmount 
 
 // TestOverlay_HalfAClaim: one folder as an overlay and underneath: a file without a claim
 // does not say on which side its maker has it locked.
-func TestOverlay_HalfAClaim(t *testing.T) {
+func TestOverlay_HalfAClaim(t *testing.T) { // guards: E3
 	if !withMounts(t) {
 		return
 	}
@@ -354,7 +354,7 @@ func TestOverlay_HalfAClaim(t *testing.T) {
 
 // TestOverlay_MountedAnew: a container is killed while it holds a lock on its own root, and
 // started again: the same boot, another pid namespace, another device number.
-func TestOverlay_MountedAnew(t *testing.T) {
+func TestOverlay_MountedAnew(t *testing.T) { // guards: E2
 	if !withMounts(t) {
 		return
 	}
@@ -376,7 +376,7 @@ func TestOverlay_MountedAnew(t *testing.T) {
 
 // TestOverlay_LeftAside: on an overlay a claim is written aside, under one name; a crash
 // leaves it there, and whoever comes next removes it.
-func TestOverlay_LeftAside(t *testing.T) {
+func TestOverlay_LeftAside(t *testing.T) { // guards: S6
 	if !withMounts(t) {
 		return
 	}
@@ -389,7 +389,7 @@ func TestOverlay_LeftAside(t *testing.T) {
 }
 
 // TestFallback_KernelSaysSo: a system call filter stands for a kernel without flock(2).
-func TestFallback_KernelSaysSo(t *testing.T) {
+func TestFallback_KernelSaysSo(t *testing.T) { // guards: T1
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("needs strace, to have flock(2) fail")

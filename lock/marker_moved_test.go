@@ -12,7 +12,7 @@ import (
 
 // TestMarker_GoneAtALook: a marker that has gone by the time that its lock is had is in
 // nobody's way.
-func TestMarker_GoneAtALook(t *testing.T) {
+func TestMarker_GoneAtALook(t *testing.T) { // guards: B3
 	file := withKernelLock(fallbackFile(t))
 	marker := file.Path + ".reclaim"
 	putClaim(t, file.Path, formerClaim(t))
@@ -31,7 +31,7 @@ func TestMarker_GoneAtALook(t *testing.T) {
 
 // TestMarker_ReplacedWhileMade: whoever makes a marker, and finds another's in its place,
 // leaves the reclaiming to them.
-func TestMarker_ReplacedWhileMade(t *testing.T) {
+func TestMarker_ReplacedWhileMade(t *testing.T) { // guards: B3
 	needsMarks(t)
 	for _, at := range []string{lock.StepMarkerCreated, lock.StepMarkerLocked} {
 		t.Run(at, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestMarker_OfTheLiving: whoever reclaims, or may be reclaiming, is left to it.
-func TestMarker_OfTheLiving(t *testing.T) {
+func TestMarker_OfTheLiving(t *testing.T) { // guards: A4, S9
 	alive := ownClaim(t)
 	alive.KernelLock = ""
 	for name, put := range map[string]func(t *testing.T, marker string){
@@ -50,7 +50,7 @@ func TestMarker_OfTheLiving(t *testing.T) {
 }
 
 // TestMarker_OfTheDead: a marker left by a crash blocks nobody.
-func TestMarker_OfTheDead(t *testing.T) {
+func TestMarker_OfTheDead(t *testing.T) { // guards: S9
 	dead := formerClaim(t)
 	marker := dead
 	marker.Nonce = "DEADMARKER"
@@ -97,7 +97,7 @@ func TestMarker_OfTheDead(t *testing.T) {
 
 // TestMarker_RaceForTheDead: of all who find a dead holder's claim, beside a dead
 // reclaimer's marker, exactly one gets the lock.
-func TestMarker_RaceForTheDead(t *testing.T) {
+func TestMarker_RaceForTheDead(t *testing.T) { // guards: S9
 	dead := formerClaim(t)
 	for _, racers := range []int{2, 8} {
 		t.Run(fmt.Sprint(racers), func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestMarker_RaceForTheDead(t *testing.T) {
 
 // TestMarker_SlowJudge: while one is still judging a dead marker another has
 // replaced it by its own, and is at work under it.
-func TestMarker_SlowJudge(t *testing.T) {
+func TestMarker_SlowJudge(t *testing.T) { // guards: A4, B3
 	const holder, reclaimer = 999999, 999998
 	file := fallbackFile(t)
 	marker := file.Path + ".reclaim"
@@ -199,7 +199,7 @@ func TestMarker_SlowJudge(t *testing.T) {
 
 // TestMarker_SlowReclaimer: between the judgement of a dead claim and the marker
 // another has reclaimed the lock.
-func TestMarker_SlowReclaimer(t *testing.T) {
+func TestMarker_SlowReclaimer(t *testing.T) { // guards: B3
 	file := fallbackFile(t)
 	putClaim(t, file.Path, evidence.Claim{PID: 999999, CreatedAt: time.Now()})
 	dead := func(int) bool { return false }

@@ -26,7 +26,7 @@ import (
 //
 // The walks are those in testdata/model.txt, which the tests of tests/model write, or those in
 // the file that HOLDFAST_WALKS names: one in three of the former, and of the latter as many as there is time for by HOLDFAST_WALKS_FOR.
-func TestModel(t *testing.T) {
+func TestModel(t *testing.T) { // guards: A4
 	needsKernelList(t)
 	needsMarks(t)
 	needsTurnstile(t)

@@ -88,7 +88,7 @@ func TestNote_Mixed(t *testing.T) {
 }
 
 // TestNote_Whole: others look at what one notes, all the time, and never see half of it.
-func TestNote_Whole(t *testing.T) {
+func TestNote_Whole(t *testing.T) { // guards: S15
 	const notes = 10_000
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	held := tryHold(t, f)
@@ -138,7 +138,7 @@ func TestNote_Whole(t *testing.T) {
 }
 
 // TestNote_Killed: whoever is killed in the midst of noting leaves one note or the other.
-func TestNote_Killed(t *testing.T) {
+func TestNote_Killed(t *testing.T) { // guards: S15
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	for range 30 {
 		noter := start(t, "noter", f.Path)
@@ -168,7 +168,7 @@ func noter(path string, _ *bufio.Scanner) {
 
 // TestNoteAbove: a process below writes the note of its holder, of the innermost or the one
 // that it names, and of nobody who has it no more.
-func TestNoteAbove(t *testing.T) {
+func TestNoteAbove(t *testing.T) { // guards: S15
 	dir := t.TempDir()
 	f, inner := lock.File{Path: filepath.Join(dir, "a.lock")}, lock.File{Path: filepath.Join(dir, "b.lock")}
 	t.Setenv("HOLDFAST_HELD", "")
@@ -221,7 +221,7 @@ const (
 
 // TestNote_TooLate: a note that arrives when its writer has the lock no more is nobody else's,
 // and says nothing of who came after. Only the note of the holder after the next may go.
-func TestNote_TooLate(t *testing.T) {
+func TestNote_TooLate(t *testing.T) { // guards: S15
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	letGo(t, tryHold(t, f))
 	held := tryHold(t, f)
@@ -296,7 +296,7 @@ func randomBytes(n int) []byte {
 }
 
 // TestMemory_Hostile: what is no line is ignored, in any place, and written over.
-func TestMemory_Hostile(t *testing.T) {
+func TestMemory_Hostile(t *testing.T) { // guards: S15
 	for name, content := range hostileAreas {
 		for _, offset := range []int{endAt, wordAt, secondEndAt, secondWordAt} {
 			f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}

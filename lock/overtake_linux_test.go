@@ -26,7 +26,7 @@ func countingSteps(f lock.File, step string) (lock.File, *atomic.Int32) {
 // TestStuck_AtTheTurnstile: somebody stands at the turnstile, and does not take the lock
 // that is free, as they were stopped. They are overtaken, and that they are stuck is
 // remembered until they move: the price is paid once.
-func TestStuck_AtTheTurnstile(t *testing.T) {
+func TestStuck_AtTheTurnstile(t *testing.T) { // guards: W3
 	needsTurnstile(t)
 	for name, stand := range map[string]func(t *testing.T, f lock.File) (move func()){
 		"stopped on the way in": func(t *testing.T, f lock.File) func() {
@@ -93,7 +93,7 @@ func TestStuck_AtTheTurnstile(t *testing.T) {
 
 // TestStuck_Forgotten: once whoever stood at a turnstile has moved, newcomers stand behind it
 // again. Before, readers who only try don't ask it, either.
-func TestStuck_Forgotten(t *testing.T) {
+func TestStuck_Forgotten(t *testing.T) { // guards: W3
 	f := queued(t)
 	move := standAtTurnstile(t, f)
 	tries, busy := countingSteps(f, lock.StepBusy)
@@ -127,7 +127,7 @@ func TestStuck_Forgotten(t *testing.T) {
 
 // TestStuck_TwiceInARow: a turnstile is passed by when two looks, one after the other, have found
 // the sibling free. A reader who passes it by lets other readers in.
-func TestStuck_TwiceInARow(t *testing.T) {
+func TestStuck_TwiceInARow(t *testing.T) { // guards: W3
 	for _, mode := range []string{"exclusive", "shared"} {
 		t.Run(mode, func(t *testing.T) {
 			f := queued(t)
@@ -165,7 +165,7 @@ func TestStuck_TwiceInARow(t *testing.T) {
 
 // TestStuck_LeftAtTheTurnstile: a wait that was given up at the turnstile does not keep it when
 // it comes to it: nobody would be behind it. But it does if another one has adopted it.
-func TestStuck_LeftAtTheTurnstile(t *testing.T) {
+func TestStuck_LeftAtTheTurnstile(t *testing.T) { // guards: W3
 	for _, adopted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("adopted: %t", adopted), func(t *testing.T) {
 			f := queuedListed(t)

@@ -25,7 +25,7 @@ func removeSibling(t *testing.T, path string) {
 
 // TestOwnLock_ReadersOutliveTheFirst: the readers' file names the first one, who has gone;
 // the others keep writers out, with the sibling or without.
-func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
+func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) { // guards: A3
 	for _, gone := range []string{"left", "killed"} {
 		t.Run(gone, func(t *testing.T) {
 			f := queued(t)
@@ -51,7 +51,7 @@ func TestOwnLock_ReadersOutliveTheFirst(t *testing.T) {
 
 // TestOwnLock_LeftReaderLives: the last reader is killed; the first, which the file names,
 // lives, though it has left.
-func TestOwnLock_LeftReaderLives(t *testing.T) {
+func TestOwnLock_LeftReaderLives(t *testing.T) { // guards: E2
 	f := queued(t)
 	first, last := start(t, "member", f.Path), start(t, "member", f.Path)
 	first.Do("shared", "held")
@@ -66,7 +66,7 @@ func TestOwnLock_LeftReaderLives(t *testing.T) {
 
 // TestOwnLock_WriterWhoGaveUp: a writer waits for readers at their file, and gives up. When
 // the last of them dies, nobody is left to remove it but the wait that stayed.
-func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
+func TestOwnLock_WriterWhoGaveUp(t *testing.T) { // guards: A5
 	f := queued(t)
 	reader := start(t, "member", f.Path)
 	reader.Do("shared", "held")
@@ -86,7 +86,7 @@ func TestOwnLock_WriterWhoGaveUp(t *testing.T) {
 
 // TestOwnLock_AdoptsWait: who comes after one who gave up waiting for a lock file takes
 // over their place in the kernel's queue.
-func TestOwnLock_AdoptsWait(t *testing.T) {
+func TestOwnLock_AdoptsWait(t *testing.T) { // guards: W1
 	f := queued(t)
 	holder := start(t, "member", f.Path)
 	holder.Do("try", "held")
@@ -108,7 +108,7 @@ func TestOwnLock_AdoptsWait(t *testing.T) {
 
 // TestOwnLock_Replaced: between the steps of one the path comes to lead to another's file.
 // It is neither removed nor replaced, by whatever way out.
-func TestOwnLock_Replaced(t *testing.T) {
+func TestOwnLock_Replaced(t *testing.T) { // guards: B1, B2, B4
 	other := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
 	replace := func(t *testing.T, path string) {
 		noErr(t, errors.Join(os.WriteFile(path+".new", []byte(other), 0o600), os.Rename(path+".new", path)))
@@ -224,7 +224,7 @@ func TestOwnLock_GoneWhileJoining(t *testing.T) {
 // TestOwnLock_HalfAClaim: while one claims, its sibling is replaced, and another, who stands
 // at the new one, takes the half claim for a dead one's. The slow one finds out, and the
 // other's claim stays as it is.
-func TestOwnLock_HalfAClaim(t *testing.T) {
+func TestOwnLock_HalfAClaim(t *testing.T) { // guards: B1
 	for _, step := range []string{lock.StepCreated, lock.StepOwnLocked, lock.StepChecked} {
 		for _, mode := range []string{"exclusive", "shared"} {
 			t.Run(step+", "+mode, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestOwnLock_HalfAClaim(t *testing.T) {
 }
 
 // TestOwnLock_UntilItIsGone: nobody gets the lock file's own lock as long as it has its name.
-func TestOwnLock_UntilItIsGone(t *testing.T) {
+func TestOwnLock_UntilItIsGone(t *testing.T) { // guards: A1, A5
 	// The steps after which it has its name, and its own lock is taken.
 	named := lock.AcquireSteps[max(slices.Index(lock.AcquireSteps, lock.StepCreated), slices.Index(lock.AcquireSteps, lock.StepOwnLocked)):]
 	for _, mode := range []string{"exclusive", "shared"} {
@@ -284,7 +284,7 @@ func TestOwnLock_UntilItIsGone(t *testing.T) {
 // TestOwnLock_CreatorMeetsALook: somebody looks at a lock file that was made this instant,
 // before its maker has its lock. Who waits for the lock waits for that, and makes no other
 // file; who does not wait leaves none behind.
-func TestOwnLock_CreatorMeetsALook(t *testing.T) {
+func TestOwnLock_CreatorMeetsALook(t *testing.T) { // guards: A1
 	needsMarks(t)
 	meet := func(t *testing.T) (f lock.File, look **platform.File, made *int) {
 		f = queued(t)
@@ -323,7 +323,7 @@ func TestOwnLock_CreatorMeetsALook(t *testing.T) {
 
 // TestOwnLock_LockedByOthers: a file at the path that another program locks in its own way
 // is in use, whatever is in it, and however old it is.
-func TestOwnLock_LockedByOthers(t *testing.T) {
+func TestOwnLock_LockedByOthers(t *testing.T) { // guards: A2
 	for name, hold := range map[string]func(t *testing.T, path string) (drop func()){
 		"flock": func(t *testing.T, path string) func() {
 			k := must(lockFile(path, platform.Exclusive))(t)
@@ -398,7 +398,7 @@ func inKernelList(t *testing.T, path string) bool {
 // TestOwnLock_ReaderWhoGaveUp: readers have died, and somebody looks at their file just when
 // a further one comes. He waits, and gives up; when his wait comes back nonetheless, he is
 // the last reader.
-func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
+func TestOwnLock_ReaderWhoGaveUp(t *testing.T) { // guards: R2
 	f := queued(t)
 	reader := start(t, "member", f.Path)
 	reader.Do("shared", "held")
@@ -420,7 +420,7 @@ func TestOwnLock_ReaderWhoGaveUp(t *testing.T) {
 // TestOwnLock_NotJoined: a readers' file that somebody has put back from a copy, and one
 // that says it was released, are nobody's, and nobody joins them; nor do readers join the
 // file of a writer who is dead.
-func TestOwnLock_NotJoined(t *testing.T) {
+func TestOwnLock_NotJoined(t *testing.T) { // guards: B2, E0
 	for name, change := range map[string]func(path string, data []byte) ([]byte, error){
 		"copied": func(path string, data []byte) ([]byte, error) {
 			return data, errors.Join(os.WriteFile(path+".new", data, 0o600), os.Chmod(path+".new", 0o600|os.ModeSticky),
@@ -457,7 +457,7 @@ func TestOwnLock_NotJoined(t *testing.T) {
 
 // TestOwnLock_GaveUpOnAnothers: who gave up waiting for the lock of a file, and gets it
 // after all, removes no claim of a living program which that file has become.
-func TestOwnLock_GaveUpOnAnothers(t *testing.T) {
+func TestOwnLock_GaveUpOnAnothers(t *testing.T) { // guards: B4
 	for _, mode := range []platform.Mode{platform.Exclusive, platform.Shared} {
 		f := queued(t)
 		text := fmt.Sprintf(`{"pid":%d,"created_at":%q}`, os.Getpid(), time.Now().UTC().Format(time.RFC3339))
@@ -506,7 +506,7 @@ func TestOwnLock_MarkerIsNamed(t *testing.T) {
 // TestOwnLock_LeftoverMarker: a reclaimer died after it had removed the dead claim. Whoever
 // has the lock next removes its marker, so that programs that know only that can go on; but
 // nobody else's.
-func TestOwnLock_LeftoverMarker(t *testing.T) {
+func TestOwnLock_LeftoverMarker(t *testing.T) { // guards: A4
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	putDeadClaim(t, f.Path+".reclaim")
 	letGo(t, tryHold(t, f))

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOwner: the claim says for whose life the lock is held.
-func TestOwner(t *testing.T) {
+func TestOwner(t *testing.T) { // guards: S3
 	for name, f := range map[string]lock.File{
 		"":         {Path: filepath.Join(t.TempDir(), ".lock"), Cmd: "push", OwnerPID: 4242},
 		"fallback": lock.File{Path: filepath.Join(t.TempDir(), ".lock"), OwnerPID: 4242, StaleAfter: 3 * time.Second}.WithoutKernelLock(),
@@ -37,7 +37,7 @@ func TestOwner(t *testing.T) {
 
 // TestReleaseAsDied: the lock is free, and the next holder learns that work was cut short, and
 // why, though the one that says so lives.
-func TestReleaseAsDied(t *testing.T) {
+func TestReleaseAsDied(t *testing.T) { // guards: S3
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), OwnerPID: 4242}
 	for _, test := range []struct {
 		why, want evidence.Evidence

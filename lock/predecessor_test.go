@@ -45,7 +45,7 @@ func wantPredecessor(t *testing.T, f lock.File, pid int, how lock.End, evidence 
 
 // TestPredecessor: whoever comes next knows who had the lock, how that ended, and at what.
 // The holders are processes of their own, and those who die are killed.
-func TestPredecessor(t *testing.T) {
+func TestPredecessor(t *testing.T) { // guards: S16
 	hold := func(t *testing.T, f lock.File, orders ...string) *child {
 		t.Helper()
 		p := start(t, "member", f.Path)
@@ -242,7 +242,7 @@ func TestPredecessor(t *testing.T) {
 
 // TestPredecessor_Once: it is of before, whatever happens while the lock is held, and is
 // told later only to whom it was told before.
-func TestPredecessor_Once(t *testing.T) {
+func TestPredecessor_Once(t *testing.T) { // guards: S16
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock")}
 	predecessor(t, f) // who looks back leaves word
 	for name, before := range map[string]func(held *lock.FileHold) error{
@@ -323,7 +323,7 @@ func TestPredecessor_Long(t *testing.T) {
 
 // TestPredecessor_OldSibling: what an earlier holdfast left in the sibling is read as such,
 // and its fence kept.
-func TestPredecessor_OldSibling(t *testing.T) {
+func TestPredecessor_OldSibling(t *testing.T) { // guards: S16
 	for name, old := range map[string]string{
 		"empty":           "",
 		"fence":           "\x00\x00" + fmt.Sprintf("%020d\n", 42),
@@ -345,7 +345,7 @@ func TestPredecessor_OldSibling(t *testing.T) {
 }
 
 // TestPredecessor_SparesData: a file named like a sibling may be somebody's.
-func TestPredecessor_SparesData(t *testing.T) {
+func TestPredecessor_SparesData(t *testing.T) { // guards: S16
 	for name, content := range map[string]string{
 		"text":  strings.Repeat("not a sibling at all\n", 150),
 		"large": strings.Repeat("\x00", siblingSize) + "\n",

@@ -128,7 +128,7 @@ func TestProcesses_ChildOfTheDead(t *testing.T) {
 
 // TestProcesses_Waiters: who waits is listed, in the order in which they came, with since
 // when, until they have the lock.
-func TestProcesses_Waiters(t *testing.T) {
+func TestProcesses_Waiters(t *testing.T) { // guards: W10
 	f := queuedListed(t)
 	held := tryHold(t, f)
 	var waiters []*child
@@ -231,7 +231,7 @@ func TestProcesses_WaitersGone_Behind(t *testing.T) {
 
 // TestOvertake_NoWriterBehindReaders: a writer who waits for readers is not stopped, and no
 // later reader overtakes them, however often it looks.
-func TestOvertake_NoWriterBehindReaders(t *testing.T) {
+func TestOvertake_NoWriterBehindReaders(t *testing.T) { // guards: W3
 	needsKernelList(t)
 	f := queued(t)
 	first, writer := start(t, "member", f.Path), start(t, "member", f.Path)

@@ -28,7 +28,7 @@ func putDeadClaim(t *testing.T, path string) {
 
 // TestGoroutinesRaceForDeadLock: exactly one of 64 has it, in every round.
 // (The agency command's own code: more than one in 1852 of 3000 rounds.)
-func TestGoroutinesRaceForDeadLock(t *testing.T) {
+func TestGoroutinesRaceForDeadLock(t *testing.T) { // guards: S8
 	path := filepath.Join(t.TempDir(), ".lock")
 	for round := range testkit.Rounds(1000, 5) {
 		putDeadClaim(t, path)
@@ -65,7 +65,7 @@ func TestGoroutinesRaceForDeadLock(t *testing.T) {
 }
 
 // TestProcessesRaceForDeadLock: exactly one of 16 has it, in every round.
-func TestProcessesRaceForDeadLock(t *testing.T) {
+func TestProcessesRaceForDeadLock(t *testing.T) { // guards: S8
 	path := filepath.Join(t.TempDir(), ".lock")
 	var racers []*child
 	for range 16 {
@@ -106,7 +106,7 @@ func forgetful(path string, orders *bufio.Scanner) {
 
 // TestCollectedHeldStaysLocked: a holder that is thrown away keeps its lock; the
 // garbage collector, which closes files that nobody refers to, must not find it.
-func TestCollectedHeldStaysLocked(t *testing.T) {
+func TestCollectedHeldStaysLocked(t *testing.T) { // guards: S11
 	path := filepath.Join(t.TempDir(), ".lock")
 	start(t, "forgetful", path).Do("forget", "collected")
 	equal(t, peek(path+".flock"), platform.ErrBusy, "kernel lock after collection")

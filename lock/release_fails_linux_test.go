@@ -79,7 +79,7 @@ var blockForms = map[string]func(t *testing.T, f lock.File, obstruct func()) err
 // TestReleaseFails_SaysSo: the lock file can't be removed, as it, or its folder, is
 // append-only, or its folder is read-only. The lock is free as soon as that is over,
 // though the process that had it lives.
-func TestReleaseFails_SaysSo(t *testing.T) {
+func TestReleaseFails_SaysSo(t *testing.T) { // guards: S14, E0
 	needsAttributes(t)
 	for what, obstruct := range map[string]func(t *testing.T, path string) (reset func()){
 		"append-only file": func(t *testing.T, path string) func() {
@@ -110,7 +110,7 @@ func TestReleaseFails_SaysSo(t *testing.T) {
 
 // TestReleaseFails_TriesAgain: where the file can't be changed either, it is removed as soon
 // as that is over, by whom it belongs to, whom nobody has a handle to any more.
-func TestReleaseFails_TriesAgain(t *testing.T) {
+func TestReleaseFails_TriesAgain(t *testing.T) { // guards: S14
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
 	var reset func()
 	err := f.Do(t.Context(), func(context.Context, *lock.FileHold) error {
@@ -146,7 +146,7 @@ func TestReleaseFails_Often(t *testing.T) {
 
 // TestReleaseFails_Marker: a reclaimer who can't remove its marker has it say so, and keeps
 // nobody waiting, itself included.
-func TestReleaseFails_Marker(t *testing.T) {
+func TestReleaseFails_Marker(t *testing.T) { // guards: S14
 	needsAttributes(t)
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock")}
 	leaveDeadClaim(t, f.Path)
@@ -165,7 +165,7 @@ func TestReleaseFails_Marker(t *testing.T) {
 
 // TestReleaseFails_Moved: a lock file that was renamed away is lost; under its new name it
 // says so, and put back it is nobody's.
-func TestReleaseFails_Moved(t *testing.T) {
+func TestReleaseFails_Moved(t *testing.T) { // guards: E0
 	f := lock.File{Path: filepath.Join(t.TempDir(), "lock"), StaleAfter: -1}
 	held := tryHold(t, f)
 	check(t, os.Rename(f.Path, f.Path+".moved"))

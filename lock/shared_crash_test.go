@@ -9,7 +9,7 @@ import (
 // TestShared_Crash kills the first, a middle, or the last of the readers, in
 // every order of the others' leaving: those left keep writers out, readers get in,
 // and then writers, and nothing is left.
-func TestShared_Crash(t *testing.T) {
+func TestShared_Crash(t *testing.T) { // guards: R2
 	const n = 3
 	for dies := range n {
 		for _, whileOthersHold := range []bool{true, false} {
@@ -44,7 +44,7 @@ func TestShared_Crash(t *testing.T) {
 
 // TestShared_CrashAtEachStep kills a reader at each step of its protocol, alone
 // and beside a reader who lives.
-func TestShared_CrashAtEachStep(t *testing.T) {
+func TestShared_CrashAtEachStep(t *testing.T) { // guards: R2
 	type crash struct {
 		name, step, acquire string
 		beside, dead        bool

@@ -49,7 +49,7 @@ func wantSharedLocked(t *testing.T, f lock.File, want evidence.Evidence) {
 
 // TestShared_Together: readers of one process are in together, writers are not,
 // and the lock file is there from the first to the last.
-func TestShared_Together(t *testing.T) {
+func TestShared_Together(t *testing.T) { // guards: R1
 	f := queued(t)
 	const n = 8
 	var in, out sync.WaitGroup
@@ -93,7 +93,7 @@ func TestShared_Together(t *testing.T) {
 
 // TestShared_Processes: the same among processes; whichever leaves last removes
 // the lock file.
-func TestShared_Processes(t *testing.T) {
+func TestShared_Processes(t *testing.T) { // guards: R2
 	f := queued(t)
 	const n = 4
 	for last := range n {
@@ -118,7 +118,7 @@ func TestShared_Processes(t *testing.T) {
 }
 
 // TestShared_WriterAlone: no reader gets in beside a writer.
-func TestShared_WriterAlone(t *testing.T) {
+func TestShared_WriterAlone(t *testing.T) { // guards: R1
 	f := queued(t)
 	writer := tryHold(t, f)
 	wantSharedLocked(t, f, evidence.KernelLockHeld)
@@ -141,7 +141,7 @@ func TestShared_WriterAlone(t *testing.T) {
 
 // TestShared_WriterWaits: readers who come after a writer who waits do not get in
 // before.
-func TestShared_WriterWaits(t *testing.T) {
+func TestShared_WriterWaits(t *testing.T) { // guards: W2
 	needsTurnstile(t)
 	f := queued(t)
 	first := holdShared(t, f)
@@ -168,7 +168,7 @@ func TestShared_WriterWaits(t *testing.T) {
 
 // TestShared_WriterGivesUp: a writer who waited for readers and gave up leaves
 // nothing, whoever is faster when the last reader leaves.
-func TestShared_WriterGivesUp(t *testing.T) {
+func TestShared_WriterGivesUp(t *testing.T) { // guards: R3
 	f := queued(t)
 	for range 200 {
 		reader := holdShared(t, f)
@@ -208,7 +208,7 @@ func TestShared_Robbed(t *testing.T) {
 
 // TestShared_RobbedAndJoined: a reader who comes after the robbery is safe, and
 // the robbed leave its lock file alone.
-func TestShared_RobbedAndJoined(t *testing.T) {
+func TestShared_RobbedAndJoined(t *testing.T) { // guards: B4
 	f := queued(t)
 	robbed := holdShared(t, f)
 	removeFile(t, f.Path)
@@ -236,7 +236,7 @@ func tryHoldSoon(t *testing.T, f lock.File) *lock.FileHold {
 }
 
 // TestShared_Fallback: without kernel locks shared means exclusive.
-func TestShared_Fallback(t *testing.T) {
+func TestShared_Fallback(t *testing.T) { // guards: R4
 	f := fallbackFile(t)
 	held := holdShared(t, f)
 	if held.Info().Mode != "" {
@@ -258,7 +258,7 @@ func beginAcquireAsShared(t *testing.T, f lock.File) <-chan outcome {
 	return begin(t, f, false, func() (*lock.FileHold, error) { return sharing(f).Acquire(t.Context()) })
 }
 
-func TestShared_NoFence(t *testing.T) {
+func TestShared_NoFence(t *testing.T) { // guards: F3
 	f := queued(t)
 	held := holdShared(t, f)
 	if _, err := held.Fence(); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), f.Path) {
@@ -269,7 +269,7 @@ func TestShared_NoFence(t *testing.T) {
 }
 
 // TestShared_StressOneProcess: readers and writers in one process, by two oracles.
-func TestShared_StressOneProcess(t *testing.T) {
+func TestShared_StressOneProcess(t *testing.T) { // guards: R1
 	f := queued(t)
 	var all intervals
 	var wg sync.WaitGroup
@@ -297,7 +297,7 @@ func TestShared_StressOneProcess(t *testing.T) {
 
 // TestAcquire_WriterGoneLetsReadersIn: a writer who waited for readers and gave up is
 // in nobody's way, though its wait in the kernel can't be called off.
-func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
+func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) { // guards: R3
 	needsTurnstile(t)
 	f := queued(t)
 	other := start(t, "member", f.Path)
@@ -325,7 +325,7 @@ func TestAcquire_WriterGoneLetsReadersIn(t *testing.T) {
 
 // The last reader removes the readers' lock file even if their sibling is gone: it
 // names a process that lives, and would keep everybody out for as long as that does.
-func TestShared_SiblingGone(t *testing.T) {
+func TestShared_SiblingGone(t *testing.T) { // guards: R2
 	for _, replace := range []bool{false, true} {
 		f := queued(t)
 		first, last := holdShared(t, f), holdShared(t, f)

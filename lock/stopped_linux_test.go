@@ -23,7 +23,7 @@ func init() {
 	}
 }
 
-func TestStoppedHolderKeepsLock(t *testing.T) {
+func TestStoppedHolderKeepsLock(t *testing.T) { // guards: E8
 	path := filepath.Join(t.TempDir(), ".lock")
 	stopped := start(t, "holder", path)
 	stopped.Do("try", "held")
@@ -36,7 +36,7 @@ func TestStoppedHolderKeepsLock(t *testing.T) {
 
 // TestOwnLock_DyingHolder: a holder whose kernel lock is free, and whose process is still
 // there, is on its way out, and waited for a little.
-func TestOwnLock_DyingHolder(t *testing.T) {
+func TestOwnLock_DyingHolder(t *testing.T) { // guards: S7
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: -1}
 	holder := start(t, "member", f.Path)
 	holder.Do("try", "held")
@@ -56,7 +56,7 @@ func TestOwnLock_DyingHolder(t *testing.T) {
 
 // TestOwnLock_Contradiction: the kernel lock is free, and the process lives. Two proofs that
 // contradict each other are none.
-func TestOwnLock_Contradiction(t *testing.T) {
+func TestOwnLock_Contradiction(t *testing.T) { // guards: E1
 	f := lock.File{Path: filepath.Join(t.TempDir(), ".lock"), StaleAfter: time.Nanosecond}
 	holder := start(t, "member", f.Path)
 	holder.Do("try", "held")

@@ -24,7 +24,7 @@ import (
 // TestStuck_WithTheSibling: a process that is stopped between two steps has the sibling's lock,
 // and not its lock file's. It counts as the holder, however long that takes: others wait, are
 // told of it, and are never in together, those who go by flock(1) on the sibling among them.
-func TestStuck_WithTheSibling(t *testing.T) {
+func TestStuck_WithTheSibling(t *testing.T) { // guards: W4
 	for step, does := range map[string]func(t *testing.T, f lock.File, p *child){
 		lock.StepSiblingLocked: func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
 		lock.StepCreated:       func(_ *testing.T, _ lock.File, p *child) { p.Do("try", "parked") },
@@ -110,7 +110,7 @@ func TestStuck_WithTheSibling(t *testing.T) {
 
 // TestStuck_NotOvertaken: who has the sibling's lock in another way, or the lock, though its
 // file was removed, is not overtaken, however long they take.
-func TestStuck_NotOvertaken(t *testing.T) {
+func TestStuck_NotOvertaken(t *testing.T) { // guards: W4
 	for name, hold := range map[string]func(t *testing.T, f lock.File) (end func()){
 		"flock(1)": func(t *testing.T, f lock.File) func() {
 			letGo(t, tryHold(t, f))
@@ -155,7 +155,7 @@ func TestStuck_NotOvertaken(t *testing.T) {
 // TestStuck_FolderMadeAnew: a wait without a deadline, whose files have gone with their
 // folder, or lie elsewhere now, begins again in the new one: also if that happens in its last
 // instant before.
-func TestStuck_FolderMadeAnew(t *testing.T) {
+func TestStuck_FolderMadeAnew(t *testing.T) { // guards: W5
 	if err := exchange(t.TempDir()); err != nil {
 		t.Skip("needs a filesystem that exchanges two folders: ", err)
 	}
@@ -211,7 +211,7 @@ func exchange(dir string) error {
 }
 
 // TestStuck_Lease: an open that would wait for the end of somebody's lease holds nobody up.
-func TestStuck_Lease(t *testing.T) {
+func TestStuck_Lease(t *testing.T) { // guards: W6
 	needsLeases(t)
 	for _, leased := range []string{".flock", ""} {
 		t.Run("lock"+leased, func(t *testing.T) {

@@ -23,7 +23,7 @@ func needsTidying(t *testing.T) {
 }
 
 // TestTidy_Release: what stays of a lock that is tidied up.
-func TestTidy_Release(t *testing.T) {
+func TestTidy_Release(t *testing.T) { // guards: S18
 	needsTidying(t)
 	const nothing, sibling = "", ".lock.flock"
 	tests := []struct {
@@ -113,7 +113,7 @@ func TestTidy_Release(t *testing.T) {
 
 // TestTidy_WaitersBeginAgain: those who wait for a sibling that is tidied away meanwhile end
 // up with the new one, where newcomers find them.
-func TestTidy_WaitersBeginAgain(t *testing.T) {
+func TestTidy_WaitersBeginAgain(t *testing.T) { // guards: B5, S18
 	needsTidying(t)
 	for _, how := range []string{"acquire", "shared"} {
 		t.Run(how, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestTidy_WaitersBeginAgain(t *testing.T) {
 }
 
 // TestTidy: of a folder goes what nobody needs, and nothing else.
-func TestTidy(t *testing.T) {
+func TestTidy(t *testing.T) { // guards: S18
 	needsTidying(t)
 	needsMarks(t)
 	dir := t.TempDir()

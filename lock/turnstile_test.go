@@ -10,7 +10,7 @@ import (
 // TestAcquire_KeepsTheTurnstile: who has waited keeps the turnstile until the lock file is
 // made, and not only until the sibling is theirs: whoever comes back at once after a release
 // stands behind.
-func TestAcquire_KeepsTheTurnstile(t *testing.T) {
+func TestAcquire_KeepsTheTurnstile(t *testing.T) { // guards: W2
 	needsTurnstile(t)
 	f := queued(t)
 	taken := func() bool {

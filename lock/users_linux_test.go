@@ -82,7 +82,7 @@ var sharedFolders = []struct {
 // TestUsers: users of one folder exclude each other, wait in one queue, see each other, and
 // take over from each other's dead; but not where only its owner may remove a file: then
 // they are told so, and nothing is left behind.
-func TestUsers(t *testing.T) {
+func TestUsers(t *testing.T) { // guards: S17
 	for _, folder := range sharedFolders {
 		t.Run(folder.name, func(t *testing.T) {
 			pairs(t, folder.mode, func(t *testing.T, dir, first, second string) {
@@ -171,7 +171,7 @@ func TestUsers(t *testing.T) {
 }
 
 // TestUsers_OneOnly: who did not ask for others' rights gives none; others are told why.
-func TestUsers_OneOnly(t *testing.T) {
+func TestUsers_OneOnly(t *testing.T) { // guards: S17
 	needsKernelList(t)
 	pairs(t, 0o777, func(t *testing.T, dir, first, second string) {
 		if second == "0" {
@@ -193,7 +193,7 @@ func TestUsers_OneOnly(t *testing.T) {
 }
 
 // TestUsers_Tidy: nothing is left of a lock that several users tidy up.
-func TestUsers_Tidy(t *testing.T) {
+func TestUsers_Tidy(t *testing.T) { // guards: S17
 	pairs(t, fs.ModeSetgid|0o770, func(t *testing.T, dir, first, second string) {
 		path := filepath.Join(dir, ".lock")
 		a, b := userOf(t, first, "660", path), userOf(t, second, "660", path)
@@ -208,7 +208,7 @@ func TestUsers_Tidy(t *testing.T) {
 }
 
 // TestUsers_Break: root, who clears a lock away, leaves a queue that its users can open.
-func TestUsers_Break(t *testing.T) {
+func TestUsers_Break(t *testing.T) { // guards: S17
 	dir := folderOf(t, fs.ModeSetgid|0o770)
 	path := filepath.Join(dir, ".lock")
 	dead := userOf(t, "12345", "660", path)
@@ -222,7 +222,7 @@ func TestUsers_Break(t *testing.T) {
 }
 
 // TestTidy_OthersFiles: what only others may remove stays, and is named with the reason.
-func TestTidy_OthersFiles(t *testing.T) {
+func TestTidy_OthersFiles(t *testing.T) { // guards: S17
 	dir := folderOf(t, fs.ModeSticky|0o777)
 	path := filepath.Join(dir, ".lock")
 	dead := userOf(t, "12345", "666", path)
@@ -248,7 +248,7 @@ func TestPerm_Folders(t *testing.T) {
 }
 
 // TestPerm_DefaultACL: what the folder's ACL takes away stays away; the umask plays no part.
-func TestPerm_DefaultACL(t *testing.T) {
+func TestPerm_DefaultACL(t *testing.T) { // guards: S17
 	needsMarks(t) // so that this is Linux's own path, which knows ACLs
 	dir := t.TempDir()
 	acl := []byte{2, 0, 0, 0} // version 2; then tag, rights and id of each entry

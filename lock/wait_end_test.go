@@ -14,7 +14,7 @@ import (
 
 // TestAcquire_CancelBeatsAcquire: a context that ends at any step on the way in leaves no
 // lock. A file that is not yet there is not made any more.
-func TestAcquire_CancelBeatsAcquire(t *testing.T) {
+func TestAcquire_CancelBeatsAcquire(t *testing.T) { // guards: S19
 	f := queued(t)
 	for name, acquire := range acquirers {
 		for _, at := range lock.AcquireSteps {
@@ -52,7 +52,7 @@ func TestAcquire_ContextDone(t *testing.T) {
 }
 
 // TestAcquireWithin: every limit that is not negative ends, and says who has it.
-func TestAcquireWithin(t *testing.T) {
+func TestAcquireWithin(t *testing.T) { // guards: W6
 	f := queued(t)
 	held := tryHold(t, f)
 	for _, limit := range []time.Duration{1, 500 * time.Microsecond, 20 * time.Millisecond} {
@@ -96,7 +96,7 @@ func lasting(tell func(lock.Event)) func(lock.Event) {
 
 // TestObserve_Waiting: of a wait that lasts Observe is told once more, with who is in the way by
 // then, and not too early.
-func TestObserve_Waiting(t *testing.T) {
+func TestObserve_Waiting(t *testing.T) { // guards: W10
 	const after = 20 * time.Millisecond
 	f := queued(t)
 	for name, hold := range map[string]func() (pid int, letGo func()){
@@ -130,7 +130,7 @@ func TestObserve_Waiting(t *testing.T) {
 
 // TestObserve_NotItself: who has just got the lock is not told that they are in their own
 // way.
-func TestObserve_NotItself(t *testing.T) {
+func TestObserve_NotItself(t *testing.T) { // guards: W10
 	f := queued(t)
 	other := tryHold(t, f)
 	told := make(chan lock.Event, 1)
@@ -159,7 +159,7 @@ func TestObserve_NotItself(t *testing.T) {
 
 // TestObserve_NotAfterwards: the callback races the end of the wait, and is never
 // running once Acquire has returned. Whoever does not wait is not called.
-func TestObserve_NotAfterwards(t *testing.T) {
+func TestObserve_NotAfterwards(t *testing.T) { // guards: W10
 	f := queued(t)
 	returned := make(chan struct{})
 	calls := 0 // for the race detector: Acquire orders the callback before what follows it
@@ -217,7 +217,7 @@ func putBareClaim(t *testing.T, path string) (pid int, remove func()) {
 
 // TestAcquire_BareClaim: a lock file without a kernel lock is waited for at the
 // head of the queue: whoever came first gets it first.
-func TestAcquire_BareClaim(t *testing.T) {
+func TestAcquire_BareClaim(t *testing.T) { // guards: W9
 	f := queued(t)
 	_, remove := putBareClaim(t, f.Path)
 	waits := make(chan struct{}, 1)

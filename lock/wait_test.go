@@ -19,7 +19,7 @@ import (
 
 // TestAcquire_FIFO: goroutines of one process get the lock in the order in which
 // they came, also when some of them, the first included, give up.
-func TestAcquire_FIFO(t *testing.T) {
+func TestAcquire_FIFO(t *testing.T) { // guards: S4
 	f := queued(t)
 	const n = 50
 	quitters := []int{0, 1, 20, 49}
@@ -93,7 +93,7 @@ func inUse() uint64 {
 
 // Who waits is let in before who comes, though the lock is free; TryAcquire says
 // that it takes no place in the queue.
-func TestAcquire_BehindTheQueue(t *testing.T) {
+func TestAcquire_BehindTheQueue(t *testing.T) { // guards: W2
 	needsTurnstile(t)
 	f := queued(t)
 	turnstile := must(takeTurnstile(f.Path + ".flock"))(t)
@@ -108,7 +108,7 @@ func TestAcquire_BehindTheQueue(t *testing.T) {
 
 // TestAcquire_OneWaiter: a thousand goroutines wait for a lock with one thread,
 // and when all have given up nothing of them is left.
-func TestAcquire_OneWaiter(t *testing.T) {
+func TestAcquire_OneWaiter(t *testing.T) { // guards: S4, W1
 	f := queued(t)
 	const n = 1000
 	other := start(t, "member", f.Path)
@@ -152,7 +152,7 @@ func TestAcquire_OneWaiter(t *testing.T) {
 
 // TestAcquire_ParkedAreBounded: waiting for many locks takes no more than
 // MaxParked threads; those beyond get their locks too.
-func TestAcquire_ParkedAreBounded(t *testing.T) {
+func TestAcquire_ParkedAreBounded(t *testing.T) { // guards: W1
 	queued(t)
 	const n = 200
 	dir := t.TempDir()
@@ -203,7 +203,7 @@ func TestAcquire_ParkedAreBounded(t *testing.T) {
 
 // TestAcquire_AdoptsWait: who comes after one who gave up takes over their place
 // in the kernel's queue, before a process that came in between.
-func TestAcquire_AdoptsWait(t *testing.T) {
+func TestAcquire_AdoptsWait(t *testing.T) { // guards: W1
 	f := queued(t)
 	held := tryHold(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -259,7 +259,7 @@ func TestAcquire_StressOneProcess(t *testing.T) {
 }
 
 // A wait survives any number of replacements of the sibling.
-func TestAcquire_SiblingReplacedOften(t *testing.T) {
+func TestAcquire_SiblingReplacedOften(t *testing.T) { // guards: B5, W5
 	needsKernelList(t)
 	f := queued(t)
 	for _, shared := range []bool{false, true} {
@@ -309,7 +309,7 @@ func waitedFor(t *testing.T, f lock.File) {
 // TestAcquire_MovedBeforeParking: what is to be waited for goes, or is replaced, in the last
 // instant before the wait. Whoever waits begins again with what is there then, and is not
 // told that somebody has the lock.
-func TestAcquire_MovedBeforeParking(t *testing.T) {
+func TestAcquire_MovedBeforeParking(t *testing.T) { // guards: W5
 	for name, move := range map[string]func(t *testing.T, path string){
 		"sibling gone": removeSibling,
 		"sibling replaced": func(t *testing.T, path string) {

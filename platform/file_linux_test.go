@@ -16,7 +16,7 @@ import (
 // Files.
 
 // TestCreate_Umask: whatever the umask takes away, the mark stays.
-func TestCreate_Umask(t *testing.T) {
+func TestCreate_Umask(t *testing.T) { // guards: E3
 	if !platform.KeepsMarks {
 		t.Skip("needs marks")
 	}
@@ -35,7 +35,7 @@ func TestCreate_Umask(t *testing.T) {
 }
 
 // TestOpen_NotAFile: nothing is followed, waited for, or left open.
-func TestOpen_NotAFile(t *testing.T) {
+func TestOpen_NotAFile(t *testing.T) { // guards: H1
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

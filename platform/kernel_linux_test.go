@@ -38,7 +38,7 @@ func TestFile_NotInherited(t *testing.T) {
 
 // TestClose_Unlocks: to close the file would not do while a child, between fork and exec,
 // has it open.
-func TestClose_Unlocks(t *testing.T) {
+func TestClose_Unlocks(t *testing.T) { // guards: S13
 	path := filepath.Join(t.TempDir(), "file")
 	f := locked(t, path, platform.Exclusive)
 	if platform.HasTurnstile() {
@@ -93,7 +93,7 @@ func TestOpen_Leased(t *testing.T) {
 
 // The turnstile.
 
-func TestTurnstile(t *testing.T) {
+func TestTurnstile(t *testing.T) { // guards: W2
 	testkit.NeedsTurnstile(t)
 	path := filepath.Join(t.TempDir(), "file")
 	first, second := open(t, path), open(t, path)

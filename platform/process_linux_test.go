@@ -66,7 +66,7 @@ func identities(p platform.Process) map[string]platform.Process {
 	return all
 }
 
-func TestProbe_Life(t *testing.T) {
+func TestProbe_Life(t *testing.T) { // guards: E1
 	var p platform.Process
 	child, _ := playRole(t, "wait", &p)
 	if p.PID != child.Process.Pid || p.Start == 0 || p.PIDNamespace != platform.Self().PIDNamespace || p == platform.Self() {
@@ -144,7 +144,7 @@ func (c *askedContext) Err() error {
 	return err
 }
 
-func TestProbe_PIDReused(t *testing.T) {
+func TestProbe_PIDReused(t *testing.T) { // guards: E4
 	var p platform.Process
 	_, end := playRole(t, "wait", &p)
 	defer end()
@@ -199,7 +199,7 @@ func TestProbe_Thread(t *testing.T) {
 }
 
 // TestProbe_FirstThreadGone: such a process shows Z, and lives.
-func TestProbe_FirstThreadGone(t *testing.T) {
+func TestProbe_FirstThreadGone(t *testing.T) { // guards: E1
 	var p platform.Process
 	child, end := playRole(t, "leaderless", &p)
 	if s := testkit.State(child.Process.Pid); s != 'Z' {
@@ -234,7 +234,7 @@ func nobody() {
 	sayAndWait(append(answers, platform.Probe(platform.Process{PID: 1})))
 }
 
-func TestProbe_NotPermitted(t *testing.T) {
+func TestProbe_NotPermitted(t *testing.T) { // guards: E4
 	var said []any
 	_, end := playRole(t, "nobody", &said)
 	defer end()
@@ -300,14 +300,14 @@ func descriptors(t *testing.T) int {
 	return len(entries)
 }
 
-func TestThisHost_Linux(t *testing.T) {
+func TestThisHost_Linux(t *testing.T) { // guards: E5
 	host := platform.ThisHost()
 	that(t, len(host.BootID) == 36, "boot id is %q", host.BootID)
 }
 
 // TestBegan: of this process by what the system has counted since, and of a child between
 // two looks at the clock.
-func TestBegan(t *testing.T) {
+func TestBegan(t *testing.T) { // guards: E1
 	const tick = 10 * time.Millisecond
 	before := time.Now().Add(-2 * tick)
 	var p platform.Process

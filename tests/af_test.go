@@ -39,7 +39,7 @@ func says(t *testing.T, args ...string) (said string, ok bool) {
 
 // TestAF_Append: two of these tools, the protocol's own shell script and two processes of
 // ours append to one ledger. Nothing is lost, replaced, or out of order.
-func TestAF_Append(t *testing.T) {
+func TestAF_Append(t *testing.T) { // guards: O4
 	const each = 30
 	dir := t.TempDir()
 	check(t, os.Mkdir(filepath.Join(dir, "ledger"), 0o700))
@@ -94,7 +94,7 @@ func TestAF_Append(t *testing.T) {
 // TestAF_Killed: what a killed tool leaves says nothing of who it was, so that only a hand may
 // remove it, as the protocol has it. What a killed process of ours leaves, the tool can't
 // remove, and the next of ours does.
-func TestAF_Killed(t *testing.T) {
+func TestAF_Killed(t *testing.T) { // guards: O4
 	dir := t.TempDir()
 	l := ledger.Ledger{Dir: dir, Timeout: time.Nanosecond}
 	check(t, errOf(ledger.Ledger{Dir: dir}.Append(t.Context(), []byte(`{"type":"custom_event"}`))))
@@ -145,7 +145,7 @@ func ledgerHold(args []string) error {
 
 // TestAF_Claims: each sees the other's claims, and is kept out by them; the tool's replay,
 // which knows no event of a claim that is not there, goes through all that we write.
-func TestAF_Claims(t *testing.T) {
+func TestAF_Claims(t *testing.T) { // guards: O4
 	dir := t.TempDir()
 	var ahead time.Duration
 	m := &claims.Manager{Dir: dir, Now: func() time.Time { return time.Now().Add(ahead) }}

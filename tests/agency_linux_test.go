@@ -125,7 +125,7 @@ func agencyRole(args []string) error {
 
 // TestAgency: while nobody dies, the agency's own lock and ours exclude each other, and
 // nothing of what they add to one number is lost.
-func TestAgency(t *testing.T) {
+func TestAgency(t *testing.T) { // guards: O4
 	const each = 100
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "counter"), []byte("0"), 0o600))
@@ -152,7 +152,7 @@ func TestAgency(t *testing.T) {
 // come for one dead at once, the agency may remove the file that we have made meanwhile, as
 // it does not look again: then our release says so. That we remove one of theirs takes
 // two adjacent system calls of ours; how often that was is told.
-func TestAgency_Dead(t *testing.T) {
+func TestAgency_Dead(t *testing.T) { // guards: O4
 	const rounds = 200
 	dir := t.TempDir()
 	path := filepath.Join(dir, "repos", "r", ".lock")

@@ -41,7 +41,7 @@ func agentOf(c *exec.Cmd, path string) {
 // TestAgent_Killed: agents, and not their children, are killed again and again, at any
 // moment of any step. No two generations are ever at work at once, and the lock stays no
 // longer than the last process.
-func TestAgent_Killed(t *testing.T) {
+func TestAgent_Killed(t *testing.T) { // guards: S12
 	check(t, errOf(agentProgram()))
 	kills := testkit.Rounds(1000, 4)
 	if os.Getenv(chaosKillsVar) != "" {
@@ -79,7 +79,7 @@ func passGate(t *testing.T, gate *os.File) {
 
 // TestAgent_GoesOn: an agent is killed in the midst of a step. The next one waits until the
 // step's process has ended, learns who died and at what, and goes on from there.
-func TestAgent_GoesOn(t *testing.T) {
+func TestAgent_GoesOn(t *testing.T) { // guards: S16
 	program := must(agentProgram())(t)
 	repository := t.TempDir()
 	lockFile := lock.File{Path: filepath.Join(repository, ".lock")}

@@ -80,7 +80,7 @@ func andRelease(held *lock.FileHold, err error) error {
 
 // TestCalls: on a filesystem that is trusted, too, a system call that fails, whichever it is, is
 // told at once, or makes no difference; and nothing is kept by a process that lives on.
-func TestCalls(t *testing.T) {
+func TestCalls(t *testing.T) { // guards: H5
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("needs strace, to have system calls fail")

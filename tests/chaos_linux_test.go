@@ -534,7 +534,7 @@ func TestChaosTwoWays(t *testing.T) {
 
 // TestChaosNothingOfOthers: while locks are held by somebody else's program, which takes no
 // kernel lock, nothing that is done to siblings has them taken away.
-func TestChaosNothingOfOthers(t *testing.T) {
+func TestChaosNothingOfOthers(t *testing.T) { // guards: O3
 	dir := t.TempDir()
 	locks := plainLocks{filepath.Join(dir, "plain")}
 	check(t, os.Mkdir(locks.dir, 0o700))

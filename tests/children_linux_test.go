@@ -186,7 +186,7 @@ func killAgent(c *exec.Cmd) {
 // TestChildren_Killed: agents with children and grandchildren are killed at any moment.
 // Nobody works beside the children of another generation, and the lock is free when the
 // last one has ended. What other locks make of it is logged.
-func TestChildren_Killed(t *testing.T) {
+func TestChildren_Killed(t *testing.T) { // guards: S12
 	kills := chaosKills(t)
 	overlaps, said, path := generations(t, "holdfast", kills)
 	that(t, overlaps == 0 && said == "", "%d times a generation worked beside another; said: %s", overlaps, said)

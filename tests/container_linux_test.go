@@ -32,7 +32,7 @@ func hold(args []string) error {
 // TestContainersBothPID1: in two containers that share a folder, each holder is
 // pid 1. (By pid alone the second sees itself alive in the first's claim, or sees
 // the first's claim as its own.)
-func TestContainersBothPID1(t *testing.T) {
+func TestContainersBothPID1(t *testing.T) { // guards: E8
 	testkit.NeedsRoot(t, "make pid namespaces")
 	path := filepath.Join(t.TempDir(), ".lock")
 	first, said := container(t, path)
@@ -59,7 +59,7 @@ func TestContainersBothPID1(t *testing.T) {
 // TestContainerOutlivesSibling: a holder in another container can't be probed from here,
 // least of all if it has no /proc to say who it is. Its lock file answers for it, with the
 // sibling or without, and tells when it has died.
-func TestContainerOutlivesSibling(t *testing.T) {
+func TestContainerOutlivesSibling(t *testing.T) { // guards: A2
 	testkit.NeedsRoot(t, "make pid namespaces")
 	for name, start := range map[string]func(*testing.T, string) (*testkit.Child, string){"container": container, "without /proc": sandbox} {
 		t.Run(name, func(t *testing.T) {

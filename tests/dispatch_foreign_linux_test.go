@@ -72,7 +72,7 @@ func node(t *testing.T) string {
 // two have the id: each puts up a mark that only one can put up, and of all claims
 // that are written down none begins before the one before has been given up, or its
 // process has died. In the end the id is free without a hand.
-func TestDispatch_WithAnotherLanguage(t *testing.T) {
+func TestDispatch_WithAnotherLanguage(t *testing.T) { // guards: O4
 	const each, least, enough = 3, 60, 400
 	interpreter := node(t)
 	dir, aside := t.TempDir(), t.TempDir()

@@ -58,7 +58,7 @@ func adder(args []string) error {
 // TestFlockC: programs in C that lock the sibling, or their own lock file, and ours exclude
 // each other: of what they add to one number nothing is lost. Each waits for the other's
 // living, and goes on after their dead.
-func TestFlockC(t *testing.T) {
+func TestFlockC(t *testing.T) { // guards: O4
 	const each = 60
 	binary := flockC(t)
 	for _, way := range []string{"queue", "own"} {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestFlockKeepsOut: flock(1) of util-linux sees our kernel lock, and we see its.
-func TestFlockKeepsOut(t *testing.T) {
+func TestFlockKeepsOut(t *testing.T) { // guards: S5
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := background(t, exec.Command(holdfast, "run", path, "--", "sleep", "1000"))
 	eventually(t, "holdfast run holds the lock", func() bool {
@@ -24,7 +24,7 @@ func TestFlockKeepsOut(t *testing.T) {
 	}
 }
 
-func TestKeptOutByFlock(t *testing.T) {
+func TestKeptOutByFlock(t *testing.T) { // guards: S5
 	path := filepath.Join(t.TempDir(), ".lock")
 	started := path + ".started"
 	holder := background(t, exec.Command("flock", "--no-fork", path+".flock", "sh", "-c", "touch "+started+"; exec sleep 1000"))

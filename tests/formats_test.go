@@ -100,7 +100,7 @@ func TestFormats_Named(t *testing.T) {
 
 // TestFormats_Examples: an example that names a golden file is that file. The tables have
 // the fields that are in the examples and in what is written, and no others.
-func TestFormats_Examples(t *testing.T) {
+func TestFormats_Examples(t *testing.T) { // guards: O1
 	text := repositoryFile(t, "FORMATS.md")
 	written := map[string]bool{}
 	see := func(where, claim string) {

@@ -70,7 +70,7 @@ func fill(t *testing.T, dir string, size, room int) (empty func()) {
 // TestFull: with no space left, or for no further file, or for only a few, what the library is
 // asked for succeeds, or says at once what is missing. When there is room again, nothing is
 // lost, and the lock is anybody's.
-func TestFull(t *testing.T) {
+func TestFull(t *testing.T) { // guards: H4
 	if !withOwnMounts(t) {
 		return
 	}
@@ -84,7 +84,7 @@ func TestFull(t *testing.T) {
 
 // TestReadOnly: a filesystem that becomes read-only, as ext4 does when its disk fails, and can be
 // written again later.
-func TestReadOnly(t *testing.T) {
+func TestReadOnly(t *testing.T) { // guards: H4
 	if !withOwnMounts(t) {
 		return
 	}

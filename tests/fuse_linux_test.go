@@ -40,7 +40,7 @@ func throughFUSE(t *testing.T, dir string, remember time.Duration) string {
 // TestFUSE_ReleaseLeavesOthers: the lock file of a holder is removed on one way to the
 // folder, and made again there by somebody else. On the other, the filesystem remembers
 // that it was the first one's; Release does not go by that.
-func TestFUSE_ReleaseLeavesOthers(t *testing.T) {
+func TestFUSE_ReleaseLeavesOthers(t *testing.T) { // guards: T3
 	for _, remember := range []time.Duration{0, time.Minute} {
 		t.Run(remember.String(), func(t *testing.T) {
 			dir := t.TempDir()

@@ -331,7 +331,7 @@ rmdir "$LOCK_FILE"
 // TestLedger_BesideScript: three scripts, each again and again, and three processes
 // of ours append to one ledger. No event is lost, none is replaced, and nobody
 // waits in vain.
-func TestLedger_BesideScript(t *testing.T) {
+func TestLedger_BesideScript(t *testing.T) { // guards: O4
 	const scripts, procs = 3, 3
 	runs, count := testkit.Rounds(40, 3), testkit.Rounds(40, 3)
 	dir := t.TempDir()

@@ -388,7 +388,7 @@ func (l *lie) dispatch() (func(context.Context) error, func(error)) {
 // TestLies: whatever fails of a filesystem, and whichever one of them, what the library is
 // asked for succeeds, or says at once what has failed. Nothing of others' is lost, and when
 // it does not fail any more, the lock is anybody's.
-func TestLies(t *testing.T) {
+func TestLies(t *testing.T) { // guards: H5
 	t.Parallel()
 	if !withOwnMounts(t) {
 		return

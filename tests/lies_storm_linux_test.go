@@ -17,7 +17,7 @@ import (
 // TestLies_Locks: however a filesystem answers flock(2), and though a few in a hundred of all its
 // operations fail at random, nobody is ever in there with another, nobody is told of a loss
 // that is none, nobody is stuck, and in the end the lock is had.
-func TestLies_Locks(t *testing.T) {
+func TestLies_Locks(t *testing.T) { // guards: H5
 	if !withOwnMounts(t) {
 		return
 	}
@@ -54,7 +54,7 @@ func TestLies_Locks(t *testing.T) {
 // TestLies_TwoWays: one folder is seen as what it is, and through a filesystem that forwards
 // locks, keeps them to itself, has none, or grants all. Holders on either side keep out those
 // on the other, and are followed by them when they let go, and when they are killed.
-func TestLies_TwoWays(t *testing.T) {
+func TestLies_TwoWays(t *testing.T) { // guards: T3
 	if !withOwnMounts(t) {
 		return
 	}

@@ -131,7 +131,7 @@ func canTell(a, b room) bool { return !a.alone && !b.alone && !a.blind && !b.bli
 // TestRooms: wherever the holder is put, and wherever somebody else, they exclude each other.
 // When the holder is killed, its lock is had at once, where the kernel keeps locks; and where
 // it does not, by those who can look at the holder. The others leave it alone.
-func TestRooms(t *testing.T) {
+func TestRooms(t *testing.T) { // guards: E8, E1
 	if !withOwnMounts(t) {
 		return
 	}
@@ -181,7 +181,7 @@ func TestRooms(t *testing.T) {
 }
 
 // TestRooms_Zombie: a holder that was killed, and that nobody has buried, has no lock any more.
-func TestRooms_Zombie(t *testing.T) {
+func TestRooms_Zombie(t *testing.T) { // guards: E4
 	if !withOwnMounts(t) {
 		return
 	}
@@ -203,7 +203,7 @@ func TestRooms_Zombie(t *testing.T) {
 
 // TestRooms_BareClaim: of another program, which takes no lock, there is nothing but the pid,
 // and that tells wherever pids are the same, whatever the clocks, and who may look.
-func TestRooms_BareClaim(t *testing.T) {
+func TestRooms_BareClaim(t *testing.T) { // guards: E1
 	if !withOwnMounts(t) {
 		return
 	}
@@ -232,7 +232,7 @@ func TestRooms_BareClaim(t *testing.T) {
 // TestRooms_Suspended: a holder whose machine, as it seems, was suspended for longer than its
 // claim lasts is followed by who can't look at it. When it wakes up it learns that, and leaves
 // its successor alone.
-func TestRooms_Suspended(t *testing.T) {
+func TestRooms_Suspended(t *testing.T) { // guards: E6
 	if !withOwnMounts(t) {
 		return
 	}

@@ -1,91 +1,114 @@
 package tests
 
 import (
+	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestRules: RULES.md has every rule that ARCHITECTURE.md has, by its letter, number or
-// name, and every test that it names is there.
+var updateFlag = flag.Bool("update", false, "print the tests in RULES.md anew")
+
+// What begins a test, and what it says that it guards.
+var (
+	aTest  = regexp.MustCompile(`^func ((?:Test|Fuzz)\w+)\(`)
+	aGroup = regexp.MustCompile(`^var (\w+)Tests = \[\]test\{`)
+	ofIt   = regexp.MustCompile(`^\t\{"(\w+)", `)
+	guards = regexp.MustCompile(`(?:^#|//) guards: (.*)$`)
+	aRule  = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \| (.*) \| .* \|$`)
+)
+
+// TestRules: the tests in RULES.md are those that say so. Every rule of ARCHITECTURE.md is there,
+// and each has a guard.
 func TestRules(t *testing.T) {
-	text := repositoryFile(t, "tests/RULES.md")
-	tests := allTests(t)
-	named := regexp.MustCompile("`((?:Test|Fuzz)?[A-Z]\\w*(?:/\\w+)?)`").FindAllStringSubmatch(text, -1)
-	if len(named) < 100 {
-		t.Fatalf("found only %d tests", len(named))
-	}
-	for _, n := range named {
-		if name := n[1]; !tests[name] && (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.Contains(name, "/")) {
-			t.Errorf("there is no test %s", name)
+	tests, of := guardingTests(t)
+	rules := repositoryFile(t, "tests/RULES.md")
+	page := aRule.ReplaceAllStringFunc(rules, func(line string) string {
+		row := aRule.FindStringSubmatch(line)
+		id, text := row[1], row[2]
+		if len(of[id]) == 0 {
+			t.Errorf("no test guards %s: %s", id, text)
 		}
+		slices.Sort(of[id])
+		by := strings.Join(slices.Compact(of[id]), "`, `")
+		delete(of, id) // and a second rule of this name has none
+		return fmt.Sprintf("| %s | %s | `%s` |", id, text, by)
+	})
+	for id, by := range of {
+		t.Errorf("%s guard %s, which is no rule", by, id)
+	}
+	for _, n := range regexp.MustCompile("`(Test[A-Z]\\w*)`").FindAllStringSubmatch(rules, -1) {
+		if !tests[n[1]] {
+			t.Errorf("there is no test %s", n[1])
+		}
+	}
+	if *updateFlag {
+		check(t, os.WriteFile("RULES.md", []byte(page), 0o644))
+	} else if page != rules {
+		t.Error("RULES.md is not what the tests say: go test -run TestRules -update .")
 	}
 
-	// The rows of RULES.md begin with the rule.
-	has := func(rule string) {
-		t.Helper()
-		if !strings.Contains(text, "\n| "+rule+":") {
-			t.Errorf("no row is of %q", rule)
-		}
-	}
-	page := repositoryFile(t, "ARCHITECTURE.md")
-	for what, rules := range map[string]*regexp.Regexp{
-		"lettered rule": regexp.MustCompile(`(?m)^- \*\*([A-Z])\.\*\* `),
-		"step":          regexp.MustCompile(`(?m)^\| ([a-z]+|\d) \| .* \| \[`),
-		"rung":          regexp.MustCompile(`(?m)^\| (\d) \| .* \| (?:alive|dead|unknown)`),
+	architecture := repositoryFile(t, "ARCHITECTURE.md")
+	for in, begins := range map[*regexp.Regexp]string{
+		regexp.MustCompile(`(?m)^- \*\*([A-Z])\.\*\* `):                    `%s1 \| `,
+		regexp.MustCompile(`(?m)^\| ([a-z]+|\d) \| .* \| \[`):              `S\d+ \| %s: `,
+		regexp.MustCompile(`(?m)^\| (\d) \| .* \| (?:alive|dead|unknown)`): `E%s \| `,
 	} {
-		found := rules.FindAllStringSubmatch(page, -1)
+		found := in.FindAllStringSubmatch(architecture, -1)
 		if len(found) < 2 {
-			t.Fatalf("found %d of %s", len(found), what)
+			t.Fatalf("found %d of %s", len(found), in)
 		}
 		for _, rule := range found {
-			if what != "rung" {
-				has(rule[1])
-				continue
+			if !regexp.MustCompile(`(?m)^\| ` + fmt.Sprintf(begins, rule[1])).MatchString(rules) {
+				t.Errorf("no rule is of %q", rule[0])
 			}
-			has("rung " + rule[1])
-			if rule[1] != "7" && !strings.Contains(repositoryFile(t, "lock/evidence/ladder_test.go"), "\n\t\t{\""+rule[1]+" ") {
+			if begins[0] == 'E' && rule[1] != "7" && !strings.Contains(repositoryFile(t, "lock/evidence/ladder_test.go"), "\n\t\t{\""+rule[1]+" ") {
 				t.Errorf("TestLadder has no row of rung %s", rule[1])
 			}
 		}
 	}
 }
 
-// allTests are all that can be named: tests, those of the conformance suite with their
-// group, and scripts.
-func allTests(t *testing.T) map[string]bool {
+// guardingTests are all tests, those of the conformance suite with their group, and scripts; and
+// which of them guard each rule.
+func guardingTests(t *testing.T) (all map[string]bool, of map[string][]string) {
 	t.Helper()
-	all := map[string]bool{}
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	all, of = map[string]bool{}, map[string][]string{}
+	check(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		file := entry.Name()
+		script, isScript := strings.CutSuffix(file, ".txtar")
+		isSuite := filepath.Base(filepath.Dir(path)) == "locktest" && strings.HasSuffix(file, ".go")
+		if err != nil || entry.IsDir() || !isScript && !isSuite && !strings.HasSuffix(file, "_test.go") {
 			return err
-		}
-		name := entry.Name()
-		if script, is := strings.CutSuffix(name, ".txtar"); is {
-			all["TestScript/"+script] = true
-		}
-		if !strings.HasSuffix(name, ".go") {
-			return nil
 		}
 		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(data), -1) {
-			all[f[1]] = strings.HasSuffix(name, "_test.go")
-		}
-		if strings.HasSuffix(filepath.ToSlash(filepath.Dir(path)), "lock/locktest") {
-			for _, group := range regexp.MustCompile(`(?ms)^var (\w+)Tests = \[\]test\{\n(.*?)^\}`).FindAllStringSubmatch(string(data), -1) {
-				for _, test := range regexp.MustCompile(`(?m)^\t\{"(\w+)", `).FindAllStringSubmatch(group[2], -1) {
-					all[strings.ToUpper(group[1][:1])+group[1][1:]+"/"+test[1]] = true
+		group := ""
+		for line := range strings.Lines(string(data)) {
+			line, name := strings.TrimSuffix(line, "\n"), ""
+			if f := aGroup.FindStringSubmatch(line); f != nil {
+				group = strings.ToUpper(f[1][:1]) + f[1][1:] + "/"
+			} else if f := aTest.FindStringSubmatch(line); f != nil {
+				name = f[1]
+			} else if f := ofIt.FindStringSubmatch(line); f != nil && isSuite {
+				name = group + f[1]
+			} else if isScript {
+				name = "TestScript/" + script
+			}
+			all[name] = true
+			if g := guards.FindStringSubmatch(line); g != nil && name == "" {
+				t.Errorf("%s: no test begins here: %s", path, line)
+			} else if g != nil {
+				for _, id := range strings.Split(g[1], ", ") {
+					of[id] = append(of[id], name)
 				}
 			}
 		}
-		return nil
-	})
-	check(t, err)
-	return all
+		return err
+	}))
+	return all, of
 }

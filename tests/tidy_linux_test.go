@@ -74,7 +74,7 @@ func litter(args []string) error {
 // TestTidyStorm: processes that acquire the locks of many keys, release them tidily, and are
 // killed. No two have one lock, and in the end nothing is left: what the killed have left,
 // Tidy removes, and while they are at work it is in nobody's way.
-func TestTidyStorm(t *testing.T) {
+func TestTidyStorm(t *testing.T) { // guards: S18
 	want := testkit.Rounds(4000, 3)
 	if n, err := strconv.Atoi(os.Getenv(tidyStormVar)); err == nil {
 		want = n

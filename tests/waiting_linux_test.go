@@ -119,7 +119,7 @@ func inKernel(t *testing.T, path string, n int) {
 
 // TestWaiting_Signals: whoever of the holder and those who wait is killed or
 // stopped, the others get the lock.
-func TestWaiting_Signals(t *testing.T) {
+func TestWaiting_Signals(t *testing.T) { // guards: W8
 	for _, mode := range []string{"acquire", "shared"} {
 		for _, test := range []struct {
 			name      string
@@ -176,7 +176,7 @@ func TestWaiting_Signals(t *testing.T) {
 
 // TestWaiting_WriterAmongReaders: four processes read in hot loops; a writer gets
 // in again and again, alone, and so do the readers in between.
-func TestWaiting_WriterAmongReaders(t *testing.T) {
+func TestWaiting_WriterAmongReaders(t *testing.T) { // guards: R3
 	path := filepath.Join(t.TempDir(), ".lock")
 	var readers []*testkit.Child
 	for range 4 {
@@ -254,7 +254,7 @@ func monotonic() int64 {
 // TestWaiting_Turns: four processes take the lock fifty times each, without a
 // pause. All come to their end, nobody is in with another, by two oracles, and
 // hardly anybody is passed over more than three rounds.
-func TestWaiting_Turns(t *testing.T) {
+func TestWaiting_Turns(t *testing.T) { // guards: W2
 	const procs, each = 4, 50
 	path := filepath.Join(t.TempDir(), ".lock")
 	var running []*exec.Cmd

@@ -239,7 +239,7 @@ func wantGone(t *testing.T, pid int) {
 }
 
 // TestRunNested: whoever wants the lock that a process above has is told at once.
-func TestRunNested(t *testing.T) {
+func TestRunNested(t *testing.T) { // guards: S2
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

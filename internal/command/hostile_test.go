@@ -12,7 +12,7 @@ import (
 
 // TestHostileTextsReachNoTerminal: whoever can write a lock file, or name a
 // folder, can't write to the terminal of whoever looks.
-func TestHostileTextsReachNoTerminal(t *testing.T) {
+func TestHostileTextsReachNoTerminal(t *testing.T) { // guards: H6
 	dir := filepath.Join(t.TempDir(), "evil\x1b[31m\nholdfast: all is well")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Skip("this system refuses such names itself: ", err)

@@ -66,7 +66,7 @@ func claimOf(t *testing.T, p platform.Process) evidence.Claim {
 }
 
 // TestRelease_NoKeeper: nobody is sent a signal but the keeper of that very session.
-func TestRelease_NoKeeper(t *testing.T) {
+func TestRelease_NoKeeper(t *testing.T) { // guards: S3
 	bystander := start(t, testCommand, "mortal")
 	bystander.expect("ready")
 	process, err := platform.Identify(bystander.cmd.Process.Pid)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestKilledRun: with holdfast, its command dies, and whoever waits goes ahead.
-func TestKilledRun(t *testing.T) {
+func TestKilledRun(t *testing.T) { // guards: W8
 	path := filepath.Join(t.TempDir(), ".lock")
 	first := start(t, runArgs(t, path, "stuck")...)
 	first.expect("ready")

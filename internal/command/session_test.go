@@ -183,7 +183,7 @@ func TestHold_Release(t *testing.T) {
 }
 
 // TestHold_End: the next holder learns what ended a session. Only a release counts as one.
-func TestHold_End(t *testing.T) {
+func TestHold_End(t *testing.T) { // guards: S3
 	for name, test := range map[string]struct {
 		end      func(t *testing.T, s *aSession, owner *process)
 		how      lock.End

@@ -12,7 +12,7 @@ import (
 )
 
 // TestFormat: the events and the file have the published form, byte for byte.
-func TestFormat(t *testing.T) {
+func TestFormat(t *testing.T) { // guards: O1
 	dir, c, m := proof(t)
 	claim(t, m, "1.2.3", "agent-7")
 	if got, want := read(t, lockFile(dir, "1.2.3")), read(t, "testdata/claim.lock"); got != want {
@@ -35,7 +35,7 @@ func TestFormat(t *testing.T) {
 // TestOtherProgramsEvents: events as the published program writes them, with times in
 // whole seconds, in other time zones, with further fields and in another order, make
 // claims; and the files follow.
-func TestOtherProgramsEvents(t *testing.T) {
+func TestOtherProgramsEvents(t *testing.T) { // guards: O2
 	dir, c, m := proof(t)
 	c.at = time.Date(2024, 1, 15, 10, 31, 0, 0, time.UTC)
 	for _, event := range []string{

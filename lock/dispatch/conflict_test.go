@@ -45,7 +45,7 @@ func TestAcquire_CreateExclusive(t *testing.T) {
 
 // TestAcquire_NoStealByAge: a claim of 2001, in a file of 2001, whose process lives
 // stays its process's, whoever made it.
-func TestAcquire_NoStealByAge(t *testing.T) {
+func TestAcquire_NoStealByAge(t *testing.T) { // guards: E6
 	dir := t.TempDir()
 	live := startChild(t, t.TempDir()).Cmd.Process.Pid
 	put(t, lockPath(dir), foreign(t, fields{"pid": live}))
@@ -175,7 +175,7 @@ func TestAcquire_EmptyOrCorruptNeverRemoved(t *testing.T) {
 
 // TestAcquire_FurtherFields: what else is in another program's claim means nothing: neither
 // that it is corrupt, nor that its process is another one.
-func TestAcquire_FurtherFields(t *testing.T) {
+func TestAcquire_FurtherFields(t *testing.T) { // guards: O2
 	live := startChild(t, t.TempDir()).Cmd.Process.Pid
 	for _, further := range []fields{
 		{"pidfd": 77}, {"start": 1}, {"start": "x"}, {"cmd": 7}, {"mode": 1}, {"created_at": "junk"}, {"created_at": 7},

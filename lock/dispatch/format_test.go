@@ -33,7 +33,7 @@ func TestJSON(t *testing.T) {
 
 // TestClaim_OnDisk: the lock file has every field that other programs ask for, of the
 // right kind, and says what Acquire has returned.
-func TestClaim_OnDisk(t *testing.T) {
+func TestClaim_OnDisk(t *testing.T) { // guards: O1
 	dir := t.TempDir()
 	claim := acquire(t, dir)
 	defer claim.Release()

@@ -66,7 +66,7 @@ func TestReclaim_Killed(t *testing.T) {
 
 // TestReclaim_PIDUsedAgain: with the kernel lock beside the claim, a pid that was
 // given to another process, which lives, does not keep the id for ever.
-func TestReclaim_PIDUsedAgain(t *testing.T) {
+func TestReclaim_PIDUsedAgain(t *testing.T) { // guards: E4
 	live := startChild(t, t.TempDir()).Cmd.Process.Pid
 
 	// By the kernel lock: nothing but the pid tells of a process, and that one lives.

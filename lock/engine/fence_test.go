@@ -9,7 +9,7 @@ import (
 )
 
 // TestNextFence has each rule, and the last number for which it is so.
-func TestNextFence(t *testing.T) {
+func TestNextFence(t *testing.T) { // guards: F2
 	now := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	const clock, century = 1767323045678901, 36525 * 24 * 3600 * 1_000_000
 	farthest := time.UnixMicro(engine.MaxFence)

@@ -66,7 +66,7 @@ func TestFence(t *testing.T) {
 }
 
 // TestFenceOutOfReason: what no holder was given is an error with a command that cures it.
-func TestFenceOutOfReason(t *testing.T) {
+func TestFenceOutOfReason(t *testing.T) { // guards: F2
 	l, admin := open(t, etcd.Options{}), server.client(t)
 	for _, text := range []string{"9223372036854775807", "9007199254740991", "99999999999999999999", "-1", "x", ""} {
 		k := key()

@@ -44,7 +44,7 @@ func sameClaim(a, b evidence.Claim) bool {
 
 // TestClaim_Golden pins the format: other programs, and older versions of this
 // one, read and write these very bytes.
-func TestClaim_Golden(t *testing.T) {
+func TestClaim_Golden(t *testing.T) { // guards: O1
 	fallback := goldenClaim()
 	fallback.User, fallback.Dir = "", "" // as claims had none, before
 	fallback.Cmd, fallback.KernelLock, fallback.RenewedAt, fallback.StaleAfter = "", "", goldenTime.Truncate(time.Second), 2*time.Hour
@@ -83,7 +83,7 @@ func TestClaim_Golden(t *testing.T) {
 	}
 }
 
-func TestClaim_JSONKeys(t *testing.T) {
+func TestClaim_JSONKeys(t *testing.T) { // guards: O1
 	zero, err := json.Marshal(evidence.Claim{})
 	testkit.Check(t, err)
 	if want := `{"pid":0,"created_at":"0001-01-01T00:00:00Z"}`; string(zero) != want {
@@ -126,7 +126,7 @@ func TestClaim_Printed(t *testing.T) {
 	}
 }
 
-func TestClaim_NotAClaim(t *testing.T) {
+func TestClaim_NotAClaim(t *testing.T) { // guards: H2
 	for name, content := range testkit.NotClaims {
 		if claim, err := evidence.Decode([]byte(content)); err == nil {
 			t.Errorf("%s was read as %+v", name, claim)
@@ -136,7 +136,7 @@ func TestClaim_NotAClaim(t *testing.T) {
 
 // TestClaim_OfAnotherProgram: of a claim that does not show to be ours only four fields
 // mean something; nothing else in it, of whatever type, makes it unreadable, or one of ours.
-func TestClaim_OfAnotherProgram(t *testing.T) {
+func TestClaim_OfAnotherProgram(t *testing.T) { // guards: O2
 	want := evidence.Claim{PID: 4242, CreatedAt: goldenTime.Truncate(time.Second)}
 	for _, further := range []string{
 		"", `"pidfd":77`, `"start":"x"`, `"start":-1`, `"mode":1`, `"mode":"shared"`, `"cmd":7`, `"hostname":[]`, `"nonce":{}`,
@@ -159,7 +159,7 @@ func TestClaim_OfAnotherProgram(t *testing.T) {
 	}
 }
 
-func FuzzDecodeClaim(f *testing.F) {
+func FuzzDecodeClaim(f *testing.F) { // guards: H2
 	for _, content := range testkit.NotClaims {
 		f.Add([]byte(content))
 	}

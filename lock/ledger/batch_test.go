@@ -99,7 +99,7 @@ func TestBatch_GoldenLater(t *testing.T) {
 }
 
 // TestBatch_Golden: what is written is what was written by earlier versions.
-func TestBatch_Golden(t *testing.T) {
+func TestBatch_Golden(t *testing.T) { // guards: O1
 	l := fresh(t)
 	var got []byte
 	for last := int64(0); len(got) == 0; last += 300 { // until it is seen

@@ -72,7 +72,7 @@ func TestAppend_OthersSince(t *testing.T) {
 var sweptAt = regexp.MustCompile(`"swept_at":"[^"]*"`)
 
 // TestHead_Golden: what is written is what was written by earlier versions.
-func TestHead_Golden(t *testing.T) {
+func TestHead_Golden(t *testing.T) { // guards: O1
 	before := time.Now().Truncate(time.Second)
 	l := filled(t, 3)
 	after := time.Now()

@@ -3,11 +3,11 @@ package locktest
 import "github.com/holdfast-go/holdfast/lock"
 
 var deathTests = []test{
-	{"HolderKilled", holderKilled},
+	{"HolderKilled", holderKilled}, // guards: E2
 	{"HolderKilledNobodyWaits", holderKilledAlone},
 	{"HolderExits", holderExits},
-	{"WaiterKilled", waiterKilled},
-	{"HolderStopped", holderStopped},
+	{"WaiterKilled", waiterKilled},   // guards: W8
+	{"HolderStopped", holderStopped}, // guards: E8
 }
 
 // holderKilled: a waiter gets the lock of a holder that was killed, with a greater fence.

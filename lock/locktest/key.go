@@ -12,7 +12,7 @@ var keyTests = []test{
 	{"Distinct", keysAreDistinct},
 	{"Spaces", spacesAreDistinct},
 	{"Odd", oddKeys},
-	{"Empty", emptyKeys},
+	{"Empty", emptyKeys}, // guards: S1
 }
 
 func keysAreDistinct(s *subtest) {

@@ -8,7 +8,7 @@ import (
 )
 
 var lostTests = []test{
-	{"Release", lostRelease},
+	{"Release", lostRelease}, // guards: T2
 	{"Noticed", lostNoticed},
 	{"Do", lostDo},
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var reentrantTests = []test{
-	{"Acquire", reentrantAcquire},
+	{"Acquire", reentrantAcquire}, // guards: W11
 	{"Do", reentrantDo},
 	{"OtherKey", nestedOtherKey},
 	{"OuterReleasedFirst", nestedOuterReleasedFirst},

@@ -10,10 +10,10 @@ import (
 )
 
 var releaseTests = []test{
-	{"Twice", releaseTwice},
+	{"Twice", releaseTwice}, // guards: S13
 	{"OtherGoroutine", releaseElsewhere},
 	{"Concurrently", releaseConcurrently},
-	{"OfOldHold", releaseOldHold},
+	{"OfOldHold", releaseOldHold}, // guards: S13
 	{"EndsNothing", releaseEndsNothing},
 	{"Info", infoOfHold},
 }
@@ -101,11 +101,11 @@ func infoOfHold(s *subtest) {
 }
 
 var fenceTests = []test{
-	{"Increases", fenceIncreases},
+	{"Increases", fenceIncreases}, // guards: F1
 	{"Stable", fenceStable},
 	{"SomeDoNotAsk", fenceWithGaps},
-	{"Rule", fenceRule},
-	{"Moved", fenceMoved},
+	{"Rule", fenceRule},   // guards: F2
+	{"Moved", fenceMoved}, // guards: F2
 }
 
 // fenceIncreases: the fence grows from one holder to the next, in whichever processes. The

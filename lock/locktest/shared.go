@@ -12,7 +12,7 @@ import (
 
 var sharedTests = []test{
 	{"ReadersTogether", readersTogether},
-	{"ReadersAndWriters", readersAndWriters},
+	{"ReadersAndWriters", readersAndWriters}, // guards: R1
 	{"WriterAmongReaders", writerAmongReaders},
 	{"ReaderKilled", readerKilled},
 	{"Timeout", sharedTimeout},

@@ -11,10 +11,10 @@ import (
 
 var waitTests = []test{
 	{"Granted", waitGranted},
-	{"Timeout", waitTimeout},
-	{"Cancel", waitCancel},
+	{"Timeout", waitTimeout}, // guards: W6
+	{"Cancel", waitCancel},   // guards: W6
 	{"CancelOneOfTwo", cancelOneOfTwo},
-	{"EndRacesRelease", endRacesRelease},
+	{"EndRacesRelease", endRacesRelease}, // guards: S19
 	{"EndedContext", waitEnded},
 	{"Within", acquireWithin},
 	{"WithinOfFreeLock", acquireFreeWithin},

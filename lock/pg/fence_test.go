@@ -60,7 +60,7 @@ func TestFence(t *testing.T) {
 
 // TestFenceOutOfReason: a number that no holder was given is an error with a statement, which
 // who may lock may run, and which cures it. Nothing else of the lock suffers.
-func TestFenceOutOfReason(t *testing.T) {
+func TestFenceOutOfReason(t *testing.T) { // guards: F2
 	conn := database(t)
 	c := raw(t, conn)
 	exec1(t, c, pg.Schema(`my "locks`))
@@ -143,7 +143,7 @@ func TestFenceOfReader(t *testing.T) {
 
 // TestFenceRefusesLateWriter: the recipe of the package's documentation, in a
 // transaction of the caller's own, which began before the lock was lost.
-func TestFenceRefusesLateWriter(t *testing.T) {
+func TestFenceRefusesLateWriter(t *testing.T) { // guards: F4
 	conn := database(t)
 	l, k := open(t, pg.Options{Conn: conn}), key()
 	setup := raw(t, conn)

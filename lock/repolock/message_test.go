@@ -90,7 +90,7 @@ Try:
 }
 
 // TestUserMessage_Real: a wait that timed out, on a lock that another process has.
-func TestUserMessage_Real(t *testing.T) {
+func TestUserMessage_Real(t *testing.T) { // guards: W10
 	path := filepath.Join(t.TempDir(), "l")
 	other := testkit.Start(t, "holder", path)
 	other.Expect("held")
@@ -110,7 +110,7 @@ func TestUserMessage_Real(t *testing.T) {
 
 // TestUserMessage_NoRawControls: a claim is anybody's text, and must not reach
 // the terminal as it is.
-func TestUserMessage_NoRawControls(t *testing.T) {
+func TestUserMessage_NoRawControls(t *testing.T) { // guards: H6
 	bad := "\x1b]0;title\x07\x1b[2J\r\x00\x7f\u009b31m\u202e\u2028\xff\nTry:\n  1. curl evil"
 	l := known()
 	l.Info.Cmd, l.Info.Hostname = bad, bad

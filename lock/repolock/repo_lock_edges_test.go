@@ -19,7 +19,7 @@ import (
 // What becomes of two holders elsewhere.
 
 // TestRepoLock_LateUnlockLeavesSuccessor: the agency command's own unlock deletes it.
-func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) {
+func TestRepoLock_LateUnlockLeavesSuccessor(t *testing.T) { // guards: S13
 	for name, successor := range map[string]string{
 		"of another program": `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`,
 		"unreadable":         "garbage",
@@ -127,7 +127,7 @@ func TestRepoLock_GoodID(t *testing.T) {
 }
 
 // TestRepoLock_UncertainMeansAlive: what proves nothing is not a proof of death.
-func TestRepoLock_UncertainMeansAlive(t *testing.T) {
+func TestRepoLock_UncertainMeansAlive(t *testing.T) { // guards: E7
 	l := repolock.NewRepoLock(t.TempDir())
 	for _, pid := range []int{0, -1, math.MinInt32} {
 		that(t, l.IsPIDAlive(pid), "pid %d, which can't be asked for, is dead", pid)
@@ -216,7 +216,7 @@ func TestRepoLock_NotALockFile(t *testing.T) {
 
 // TestRepoLock_Clocks: the caller's clock is the one for ages and for what is written, and
 // says nothing about the machine; one that was never set is none.
-func TestRepoLock_Clocks(t *testing.T) {
+func TestRepoLock_Clocks(t *testing.T) { // guards: E6
 	for _, now := range []time.Time{
 		time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {

@@ -21,7 +21,7 @@ import (
 // TestRepoLock_RemoveIsTiedToTheFileRead: between the judgement of a dead claim
 // and its removal somebody else reclaims the lock. (The agency
 // command's own code then deletes the new holder's lock.)
-func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) {
+func TestRepoLock_RemoveIsTiedToTheFileRead(t *testing.T) { // guards: B2
 	for name, successor := range map[string]string{
 		"of another program": `{"pid":1,"created_at":"2026-01-02T03:04:05Z","cmd":"successor"}`,
 		"same size":          `{"pid":999998,"created_at":"2020-01-02T03:04:05Z"}`,
@@ -115,7 +115,7 @@ func TestRepoLock_LiveHolderIsNeverStolenFrom(t *testing.T) {
 
 // TestRepoLock_ProofBeforePIDs: a claim that says which process it means is not judged by the
 // caller's check on pids, though no kernel lock speaks for it.
-func TestRepoLock_ProofBeforePIDs(t *testing.T) {
+func TestRepoLock_ProofBeforePIDs(t *testing.T) { // guards: E1
 	dir := t.TempDir()
 	path := repoLockPath(dir)
 	unlock := lockRepo(t, repolock.NewRepoLock(dir), "push")
@@ -154,7 +154,7 @@ func TestRepoLock_KernelLockAloneKeepsOthersOut(t *testing.T) {
 
 // TestRepoLock_OtherProgramsAreHonoured: a claim as any program that follows the
 // agency command writes it.
-func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
+func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) { // guards: O2
 	now := time.Now()
 	claim := evidence.Claim{PID: os.Getpid(), CreatedAt: now.Add(-time.Hour), Cmd: "other"}
 	for name, encode := range map[string]func(evidence.Claim) string{
@@ -202,7 +202,7 @@ func TestRepoLock_OtherProgramsAreHonoured(t *testing.T) {
 
 // TestRepoLock_PIDAlone: by the agency command's newer rule a claim that can be read is stale
 // when its pid is not alive, and only then; and what can't be read, when it is old.
-func TestRepoLock_PIDAlone(t *testing.T) {
+func TestRepoLock_PIDAlone(t *testing.T) { // guards: E6
 	const staleAfter = time.Hour // not the default: it is the caller's age that counts
 	now := time.Now()
 	claim := func(age time.Duration) string {
@@ -257,7 +257,7 @@ func TestRepoLock_PIDAlone(t *testing.T) {
 
 // TestRepoLock_OtherProgramsSeeUs: with nothing but O_EXCL and the three fields
 // of a bare claim, another program finds us, and is kept out.
-func TestRepoLock_OtherProgramsSeeUs(t *testing.T) {
+func TestRepoLock_OtherProgramsSeeUs(t *testing.T) { // guards: O4
 	dir := t.TempDir()
 	unlock := lockRepo(t, repolock.NewRepoLock(dir), "push")
 	if f, err := os.OpenFile(repoLockPath(dir), os.O_CREATE|os.O_EXCL, 0o600); !errors.Is(err, fs.ErrExist) {

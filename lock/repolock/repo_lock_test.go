@@ -190,7 +190,7 @@ func TestRepoLock_StaleByDeadPIDSteals(t *testing.T) {
 	})
 }
 
-func TestRepoLock_StaleByAgeSteals(t *testing.T) {
+func TestRepoLock_StaleByAgeSteals(t *testing.T) { // guards: E6
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, test := range []struct {
 		name       string

@@ -114,5 +114,63 @@ func Cases() (all []Case) {
 	add("fallback, debris, crash", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bb")
 	add("fallback, debris, crash", long, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "bbb")
 	add("fallback, crashes", long, Machine{Budget: may(crash, 2)}, "bb", "bbb")
+	return append(all, halfCases()...)
+}
+
+// halfCases are those of the halves: with one process more, or one crash more, than the cases above.
+func halfCases() (all []Case) {
+	var of part
+	add := func(name string, long bool, m Machine, roles ...string) {
+		for _, r := range roles {
+			m.Name, m.Roles = name, []Role(r)
+			half, can := m.half(of)
+			if !can {
+				panic("model: no case of a half: " + m.String())
+			}
+			all = append(all, Case{half, long})
+		}
+	}
+	const short, long = false, true
+
+	of = lockFileHalf
+	add("crashes", short, Machine{Budget: may(crash, 3)}, "www", "wwr", "wrr", "rrr")
+	add("crashes", short, Machine{Budget: may(crash, 3)}, "wwww")
+	add("crashes", long, Machine{Budget: may(crash, 3)}, "wwwr", "rrrr")
+	add("crashes", long, Machine{Budget: may(crash, 2)}, "wwrr", "wrrr")
+	add("debris, crash", short, Machine{Budget: may(crash, 2), DeadFile: true, DeadMarker: true}, "www", "wwr", "wwww")
+	add("debris, crash", long, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true}, "wwwr", "wrrr")
+	add("debris, marker removed", short, Machine{Budget: may(crash, 3, rmM, 1), DeadFile: true, DeadMarker: true}, "www", "wrr")
+	add("lock file removed", short, Machine{Budget: may(crash, 3, rmP, 2)}, "www")
+	add("lock file removed and replaced", long, Machine{Budget: may(crash, 1, rmP, 1, mvP, 1)}, "www", "wwr")
+	add("tries and looks", short, Machine{Budget: may(crash, 2)}, "wwwi", "wri", "wtu", "tui")
+	add("tries and looks", long, Machine{Budget: may(crash, 2)}, "wwri")
+	add("cancelled", short, Machine{Budget: may(cancel, 2, crash, 2)}, "www", "wwr")
+	add("cancelled", long, Machine{Budget: may(cancel, 1, crash, 1)}, "wwwr", "wwrr")
+	add("unlink fails, children", short, Machine{Budget: may(noUnl, 2, crash, 2, child, 1)}, "www", "wwr")
+	add("exec, stopped", short, Machine{Budget: may(execd, 1, stop, 1, crash, 1)}, "www", "wwr")
+	add("O_EXCL only", short, Machine{Budget: may(crash, 3), Beside: true}, "wwF", "wwwF")
+	add("O_EXCL only", long, Machine{Budget: may(crash, 3), Beside: true}, "wrrF")
+	add("thief by pid", short, Machine{Budget: may(crash, 2)}, "wwwK")
+	add("thief by pid", long, Machine{Budget: may(crash, 2)}, "wwrK")
+	add("marker only, debris", short, Machine{Budget: may(crash, 1), DeadFile: true, DeadMarker: true, Beside: true}, "wwwE")
+
+	of = queueHalf
+	inOrder := Machine{Budget: may(again, 1), Turnstile: true, Order: true}
+	add("in order", short, inOrder, "wwww", "rrrr", "wwwww", "wwwwt")
+	add("in order", long, inOrder, "wwwwr", "wwwrr", "wwwwu")
+	add("stopped, crash", short, Machine{Budget: may(stop, 1, crash, 1), Turnstile: true}, "wwww", "rrrr", "wwwr")
+	add("stopped, crash", long, Machine{Budget: may(stop, 2, crash, 1), Turnstile: true}, "wwwr", "wwrr", "wwwww")
+	add("stopped, sibling removed", short, Machine{Budget: may(stop, 1, rmS, 1), Turnstile: true}, "www", "wwr")
+	add("stopped, sibling removed", long, Machine{Budget: may(stop, 1, rmS, 1), Turnstile: true}, "wwww", "wwrr")
+	add("crashes, sibling removed and replaced", short, Machine{Budget: may(crash, 2, rmS, 1, mvS, 1), Turnstile: true}, "www")
+	add("cancelled, crash", short, Machine{Budget: may(cancel, 2, crash, 1), Turnstile: true}, "wwww", "wwwr")
+	add("cancelled, sibling removed", long, Machine{Budget: may(cancel, 1, rmS, 1), Turnstile: true}, "wwwr")
+	add("slow", short, Machine{Budget: may(crash, 1), Turnstile: true, Slow: true}, "wwww", "wwrr")
+	add("tidy", short, Machine{Budget: may(crash, 2), Tidy: true}, "wwww", "wwrr")
+	add("tidy, come again", long, Machine{Budget: may(crash, 1, again, 1), Tidy: true}, "wwwr", "wwwww")
+	add("tidy, turnstile", short, Machine{Budget: may(crash, 1), Turnstile: true, Tidy: true}, "wwww", "wwwr")
+	add("tidy, turnstile, stopped", long, Machine{Budget: may(stop, 1, again, 1), Turnstile: true, Tidy: true}, "wwww")
+	add("flock(1), tidy", short, Machine{Budget: may(crash, 1), Turnstile: true, Tidy: true, Beside: true}, "wwwL")
+	add("flock(1), slow", short, Machine{Budget: may(stop, 1), Turnstile: true, Slow: true, Beside: true}, "wwwL")
 	return all
 }

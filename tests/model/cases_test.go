@@ -43,7 +43,7 @@ func TestCases(t *testing.T) {
 	workers := make(chan struct{}, 2)
 	t.Run("all", func(t *testing.T) {
 		for i, c := range cases {
-			t.Run(c.Name+" "+c.rolesText(), func(t *testing.T) {
+			t.Run(halves[c.Part].name+c.Name+" "+c.rolesText(), func(t *testing.T) {
 				t.Parallel()
 				workers <- struct{}{}
 				defer func() { <-workers }()
@@ -86,6 +86,23 @@ func TestGuards(t *testing.T) {
 			}
 			g.counterexample(t)
 		})
+	}
+}
+
+// TestHalves: each guard is needed in the half that it is of, in what that half has of its case, and
+// in no other half. So each half finds every fault that is of its room.
+func TestHalves(t *testing.T) {
+	for _, g := range Guards {
+		for p := lockFileHalf; p <= queueHalf; p++ {
+			of, can := g, false
+			of.Case, can = g.Case.half(p)
+			if found := can && of.Break().Violation == g.Prevents; found != (p == g.Of) {
+				t.Errorf("%s%s: its fault is found here: %v", halves[p].name, g.Name, found)
+			}
+			if r := of.Case.Explore(limit); p == g.Of && r.Violation != none {
+				t.Errorf("%s%s, with all guards: %v\n%s", halves[p].name, g.Name, r.Violation, r.Trace)
+			}
+		}
 	}
 }
 

@@ -10,6 +10,10 @@ package model
 func (t *turn) createFile() {
 	p := t.me()
 	p.own, p.dead, p.mark = 0, 0, 0
+	if t.m.Part == queueHalf {
+		t.askLockFile()
+		return
+	}
 	if t.s.P != 0 {
 		t.reach(lockFileThere, "finds a lock file there")
 		return
@@ -90,6 +94,10 @@ func (t *turn) abandonRemove() {
 
 func (t *turn) openFound() {
 	if t.leaveTurnstile(lockFileThere) {
+		return
+	}
+	if t.m.Part == queueHalf {
+		t.waitLockFile()
 		return
 	}
 	if t.s.P == 0 {

@@ -19,6 +19,14 @@
 // more than there can be with it. In line at the turnstile the kernel serves those who wait in
 // their order, and lets in before them whoever comes while it wakes the first.
 //
+// Each of the two rooms has a half of it (halves.go): lockfile without any queue, so that everybody
+// may come at any time, and queue without any lock file, of which it is told anything. The steps are
+// the same, and what the joint model comes to each half comes to, too (TestHalves_Cover); so it can be
+// believed with a process, or a crash, more. TestHalves has each guard found missing in the half that it is of.
+// What a half cannot show alone is excused: two holders, when a hand removes the one file that it has.
+// In the results its cases begin with its name. The fence, who has died, and the order in which a
+// release drops both files' locks need both halves, and are the joint model's alone.
+//
 // What the model leaves out: time (who waits long enough is simply one who has not gone on),
 // filesystems that are not trusted, more than one goroutine of a process (so nobody adopts a
 // wait that was left behind), AwaitFree, Windows.

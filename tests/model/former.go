@@ -25,9 +25,9 @@ const (
 
 // FormerHoles are what was found in it by attack, after every test was green.
 var FormerHoles = []Guard{
-	{"former-S1", "first reader, who is named, is killed, second reads on, sibling removed: a writer gets in", nil,
+	{"former-S1", "first reader, who is named, is killed, second reads on, sibling removed: a writer gets in", joint, nil,
 		Machine{Roles: []Role("RRW"), First: "AAAAAABBBBBB", Budget: may(crash, 1, rmS, 1)}, twoHolders},
-	{"former-S2", "sibling replaced: who discards its file removes another's by the path", nil,
+	{"former-S2", "sibling replaced: who discards its file removes another's by the path", joint, nil,
 		Machine{Roles: []Role("WWW"), First: "AAAA-BBBBBBAAB", Budget: may(mvS, 1, rmS, 1)}, twoHolders},
 }
 

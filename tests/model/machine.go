@@ -35,6 +35,7 @@ func (r Role) participant() bool { return r != OnlyExcl && r != Thief && r != On
 // A Machine is one case: who takes part, and what may happen to them.
 type Machine struct {
 	Name   string
+	Part   part
 	Roles  []Role
 	Budget [budgets]uint8
 
@@ -374,7 +375,7 @@ func (m *Machine) rolesText() string {
 
 // String describes the case.
 func (m *Machine) String() string {
-	s := m.Name + ":"
+	s := halves[m.Part].name + m.Name + ":"
 	for i, r := range m.Roles {
 		s += fmt.Sprintf(" %c %s", 'A'+i, roleNames[r])
 		if i < len(m.Roles)-1 {

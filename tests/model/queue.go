@@ -4,6 +4,10 @@ package model
 
 func (t *turn) openSibling() {
 	p := t.me()
+	if t.m.Part == lockFileHalf {
+		t.createFile()
+		return
+	}
 	if t.s.S == 0 {
 		t.s.S = t.s.create(t.number(), marked)
 	}

@@ -88,7 +88,7 @@ func (t *turn) lookDead() {
 }
 
 func (t *turn) removeDead() {
-	if d := t.s.at(t.me().dead); d.is&(whole|shared|released|foreign) == whole {
+	if d := t.s.at(t.me().dead); t.m.Part == joint && d.is&(whole|shared|released|foreign) == whole {
 		t.s.unheard = d.maker
 		t.me().flags |= knows
 	}

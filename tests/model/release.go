@@ -18,6 +18,10 @@ func (t *turn) clearMarkers() {
 // hold is the time between Acquire and Release.
 func (t *turn) hold() {
 	p := t.me()
+	if t.m.Part == queueHalf {
+		t.reach(ownUnlocked, "has the lock file no more")
+		return
+	}
 	if t.role() == Writer || t.role() == TryWriter || t.role() == Fallback {
 		t.learn()
 		if t.m.Fence {
@@ -191,9 +195,11 @@ func (t *turn) tidySibling() {
 }
 
 func (t *turn) tidyLook() {
-	if t.s.P != 0 && t.m.has(noLockFile) {
+	if (t.s.P != 0 || t.m.Part == queueHalf) && t.m.has(noLockFile) {
 		t.reach(siblingStays, "leaves the sibling, as the lock file is there")
-		return
+		if t.m.Part != queueHalf {
+			return
+		}
 	}
 	t.reach(siblingLooked, "finds no lock file")
 }
@@ -251,9 +257,11 @@ func (t *turn) end(why string) {
 }
 
 func (t *turn) tidyOpen() {
-	if t.s.P != 0 || t.s.S == 0 {
+	if (t.s.P != 0 || t.m.Part == queueHalf) || t.s.S == 0 {
 		t.reach(siblingUnlocked, "has nothing to tidy up")
-		return
+		if t.m.Part != queueHalf || t.s.S == 0 {
+			return
+		}
 	}
 	t.me().sib = t.s.S
 	t.reach(tidiesUpOpened, "opens the sibling")

@@ -3,7 +3,7 @@ package model
 // maxProcs and maxFiles bound one state. A file that nobody has open, and no name leads to,
 // is forgotten.
 const (
-	maxProcs = 4
+	maxProcs = 5
 	maxFiles = 12
 )
 

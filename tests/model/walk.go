@@ -277,7 +277,7 @@ func isFate(does string) bool {
 // protocol, of which there is no code; an Acquire that is cancelled while it waits for the lock
 // file, whose thread goes on without hooks, and a process that looks again in the background
 // whether a readers' file can go (machines that pause at hooks have neither); another program
-// that dies, as the file that it leaves empty has to age.
+// that dies, as the file that it leaves empty has to age; a half, as processes have both.
 func (m *Machine) Replayable() bool {
 	for _, r := range m.Roles {
 		if !strings.ContainsRune("wrtuiFKELb", rune(r)) {
@@ -291,5 +291,5 @@ func (m *Machine) Replayable() bool {
 			return false
 		}
 	}
-	return m.Budget[setBack] == 0 && !m.Gaps
+	return m.Budget[setBack] == 0 && !m.Gaps && m.Part == joint
 }

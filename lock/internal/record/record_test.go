@@ -64,7 +64,7 @@ var released = record.Ending{How: "released", Ended: at.Add(time.Minute)}
 
 // TestTwoSlots: what a holder's predecessor left stays while the holder writes, and goes with
 // the next one's word.
-func TestTwoSlots(t *testing.T) {
+func TestTwoSlots(t *testing.T) { // guards: S16
 	f := sibling(t)
 	for n := range 5 {
 		c := holder(n)
@@ -86,7 +86,7 @@ func TestTwoSlots(t *testing.T) {
 }
 
 // TestTell_Once: the first that tells of an end is believed: the holder, and not its reclaimer.
-func TestTell_Once(t *testing.T) {
+func TestTell_Once(t *testing.T) { // guards: S16
 	for _, c := range []evidence.Claim{holder(1), {PID: 7, CreatedAt: at}} {
 		f := sibling(t)
 		tell(t, f, c, released)
@@ -100,7 +100,7 @@ func TestTell_Once(t *testing.T) {
 
 // TestNote_AfterTheEnd: however late a child's note is written, what was told of its holder's
 // end stands; and it is the end of no other.
-func TestNote_AfterTheEnd(t *testing.T) {
+func TestNote_AfterTheEnd(t *testing.T) { // guards: S15
 	for _, noted := range []bool{true, false} {
 		f := sibling(t)
 		tell(t, f, holder(0), released)
@@ -213,7 +213,7 @@ func TestRaise_Cut(t *testing.T) {
 
 // FuzzMemory: whatever lies in a sibling, reading it comes to an end, and what it tells is of a
 // holder that can be.
-func FuzzMemory(f *testing.F) {
+func FuzzMemory(f *testing.F) { // guards: S15
 	word := `{"turn":1,"holder":{"pid":7,"created_at":"2026-01-02T03:04:05Z"},"note":"x"}`
 	end := `{"of":"7@1767323045000000000","how":"released"}`
 	for _, object := range []string{word, end, "null", "1e999", "{}", strings.Repeat("[", 1900), `{"turn":1,"holder":"x"}`} {
