@@ -70,6 +70,7 @@ func (f File) attempt(mode platform.Mode, patience patience) (*attempt, error) {
 	if !p.Shares() {
 		mode = platform.Exclusive
 	}
+	lockfile.KnowSelf()
 	a := &attempt{place: p, patience: patience, begun: time.Now()}
 	a.take = lockfile.Taker{Lock: &a.Lock, Mode: mode, Nonce: lockfile.NewNonce(), Face: a, Waiter: patience.waiter(), Tries: patience.tries()}
 	return a, nil

@@ -268,6 +268,14 @@ func (t *Taker) Renews() bool { return t.Fallback || !t.Fsys.Trusted }
 // maxDir bounds the working directory in a claim: a byte of it may take six there.
 const maxDir = 1 << 10
 
+// KnowSelf asks for what claims say of this process, once: others would wait for it later.
+var KnowSelf = sync.OnceFunc(func() {
+	platform.Self()
+	platform.ThisHost()
+	platform.User()
+	workingDir()
+})
+
 // workingDir is that of the process when it first acquired a lock, as it seldom changes.
 var workingDir = sync.OnceValue(func() string {
 	dir := platform.WorkingDir()
