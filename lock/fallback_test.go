@@ -117,11 +117,7 @@ func TestFallback_HolderRenews(t *testing.T) { // guards: T2
 	claim := getClaim(t, file.Path)
 	claim.RenewedAt = first.RenewedAt
 	that(t, sameClaim(claim, first), "the renewal changed the claim from\n%+v to\n%+v", first, claim)
-	select {
-	case <-held.Lost():
-		t.Error("lost")
-	default:
-	}
+	notYet(t, held.Lost(), "lost")
 	letGo(t, held)
 	isAbsent(t, file.Path)
 }
@@ -219,11 +215,7 @@ func TestHeldContext_OutlivesItsVariable(t *testing.T) { // guards: S11
 	for range 3 {
 		collectGarbage(t)
 	}
-	select {
-	case <-done:
-		t.Error("the context ended though the lock is held")
-	default:
-	}
+	notYet(t, done, "the context ended though the lock is held")
 }
 
 // collectGarbage returns when clean-ups that were due have run.

@@ -44,6 +44,7 @@ var (
 	putFile    = testkit.PutFile
 	isAbsent   = testkit.Absent
 	that       = testkit.That
+	notYet     = testkit.NotYet
 	errOf      = testkit.ErrOf
 	noErr      = testkit.NoErr
 	wantErr    = testkit.WantErr

@@ -173,11 +173,7 @@ func TestObserve_NotAfterwards(t *testing.T) { // guards: W10
 		case acquired:
 			t.Error("waits, when it has the lock")
 		default:
-			select {
-			case <-returned:
-				t.Error("called after Acquire had returned")
-			default:
-			}
+			notYet(t, returned, "called after Acquire had returned")
 			calls++
 		}
 	}

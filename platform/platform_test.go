@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 var (
 	check    = testkit.Check
 	that     = testkit.That
+	notYet   = testkit.NotYet
 	errOf    = testkit.ErrOf
 	noErr    = testkit.NoErr
 	wantErr  = testkit.WantErr

@@ -52,6 +52,16 @@ func That(t testing.TB, holds bool, message string, args ...any) {
 	}
 }
 
+// NotYet wants a channel that is to be closed at some time to be open still.
+func NotYet(t testing.TB, c <-chan struct{}, message string, args ...any) {
+	t.Helper()
+	select {
+	case <-c:
+		t.Errorf(message, args...)
+	default:
+	}
+}
+
 // Equal wants two values that are the same by ==.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	t.Helper()

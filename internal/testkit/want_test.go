@@ -19,6 +19,8 @@ func (n *notes) Fatalf(f string, args ...any) { n.Errorf("fatal: "+f, args...) }
 
 // TestWant: each says something when it is not as wanted, and only then.
 func TestWant(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
 	wrapped := fmt.Errorf("read: %w", io.EOF)
 	for want, f := range map[string]func(t testing.TB){
 		"":                                   allAsWanted,
@@ -32,6 +34,7 @@ func TestWant(t *testing.T) {
 		"got read: EOF, want EOF\n":          func(t testing.TB) { Equal(t, wrapped, io.EOF) },
 		"got \"abc\", want \"d\" in it\n":    func(t testing.TB) { Contains(t, "abc", "d") },
 		"7 is odd\n":                         func(t testing.TB) { That(t, false, "%d is odd", 7) },
+		"over already\n":                     func(t testing.TB) { NotYet(t, over, "over already") },
 	} {
 		n := &notes{TB: t}
 		f(n)
@@ -47,4 +50,5 @@ func allAsWanted(t testing.TB) {
 	Equal(t, ErrOf(1, io.EOF), io.EOF)
 	Contains(t, "abc", "b")
 	That(t, true, "never")
+	NotYet(t, make(chan struct{}), "never")
 }

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 var (
 	check      = testkit.Check
 	that       = testkit.That
+	notYet     = testkit.NotYet
 	eventually = testkit.Eventually
 	errOf      = testkit.ErrOf
 	noErr      = testkit.NoErr

@@ -35,10 +35,11 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	check = testkit.Check
-	that  = testkit.That
-	errOf = testkit.ErrOf
-	noErr = testkit.NoErr
+	check  = testkit.Check
+	that   = testkit.That
+	notYet = testkit.NotYet
+	errOf  = testkit.ErrOf
+	noErr  = testkit.NoErr
 )
 
 func equal[T comparable](t testing.TB, got, want T, what ...any) {

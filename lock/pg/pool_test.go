@@ -246,11 +246,7 @@ func TestClose(t *testing.T) {
 		}
 		return err != nil
 	})
-	select {
-	case <-closed:
-		t.Error("closed, with a lock that is held")
-	default:
-	}
+	notYet(t, closed, "closed, with a lock that is held")
 	check(t, held.Release())
 	await(t, "the end of Close", closed)
 }

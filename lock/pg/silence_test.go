@@ -82,11 +82,7 @@ func TestReleaseBesideSignOfLife(t *testing.T) {
 	if _, err := l.Acquire(ctx, key()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error is %v, want the context's", err)
 	}
-	select {
-	case <-outer.Lost():
-		t.Error("lost before its time: this test shows nothing")
-	default:
-	}
+	notYet(t, outer.Lost(), "lost before its time: this test shows nothing")
 	ctx, cancel = context.WithCancel(limited(t))
 	defer cancel()
 	time.AfterFunc(10*time.Millisecond, cancel) // any time will do

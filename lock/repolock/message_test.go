@@ -57,6 +57,7 @@ func TestUserMessage_Golden(t *testing.T) {
 		timeout    = "Lock timeout: could not acquire lock on /data/index.json.lock after "
 		by         = ` held by pid 4242 ("update") on "box" since 2026-01-02T03:04:05Z, 1m15s ago: `
 		held       = "It is" + by + "kernel lock held"
+		elsewhere  = "It may be" + by + "claim from another host"
 		unreadable = "Nobody is named in it: claim unreadable"
 		ps         = "ps -p 4242, or: "
 		longer     = "Increase the timeout: JIT_LOCK_TIMEOUT="
@@ -70,7 +71,7 @@ func TestUserMessage_Golden(t *testing.T) {
 		{"known holder, with a prefix", "JIT", known(), errTimedOut, timeout + "5s", held, ps, longer + "10"},
 		{"known holder, without a prefix", "", known(), errTimedOut, timeout + "5s", held, ps, "Wait longer"},
 		{"after a long wait", "JIT", long, errTimedOut, timeout + "31s", held, ps, longer + "62"},
-		{"holder on another host", "JIT", foreign, errTimedOut, timeout + "5s", "It may be" + by + "claim from another host", "", longer + "10"},
+		{"holder on another host", "JIT", foreign, errTimedOut, timeout + "5s", elsewhere, "", longer + "10"},
 		{"unknown holder, with a prefix", "JIT", unknown(), errTimedOut, timeout + "40ms", unreadable, "", longer + "10"},
 		{"unknown holder, without a prefix", "", unknown(), errTimedOut, timeout + "40ms", unreadable, "", "Wait longer"},
 		{"no wait", "JIT", known(), nil, "Locked: could not acquire lock on /data/index.json.lock", held, ps, longer + "10"},
