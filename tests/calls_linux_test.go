@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testkit"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/dispatch"
+	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/lock/ledger"
 )
 
@@ -131,7 +132,8 @@ func TestCalls(t *testing.T) { // guards: H5
 	}
 }
 
-// cycles acquires and releases three times, on one thread, and calls getppid(2) in between.
+// cycles acquires and releases three times, on one thread, and calls getppid(2) behind each; then
+// it looks at that lock, which is free, and at one that somebody has.
 func cycles(args []string) error {
 	runtime.LockOSThread()
 	f := lock.File{Path: args[0]}
@@ -141,19 +143,29 @@ func cycles(args []string) error {
 		}
 		syscall.Getppid()
 	}
+	for path, want := range map[string]evidence.State{args[0]: evidence.Free, args[1]: evidence.Held} {
+		if s, err := (lock.File{Path: path}).Inspect(context.Background()); err != nil || s.State != want {
+			return fmt.Errorf("%s is %v, %v", path, s, err)
+		}
+	}
 	return nil
 }
 
 // TestCycleCalls: an acquisition and a release of a free lock make these system calls, and no
 // others. What a note, a fence, a dead holder or a child needs is not among them. A call that is
-// added here is added for everybody: its reason belongs behind it.
+// added here is added for everybody: its reason belongs behind it. A look at a free lock, or at
+// one whose claim names its holder, does not read the kernel's list, as all that lock on this
+// machine would wait for that.
 func TestCycleCalls(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("needs strace, to see system calls")
 	}
 	log := filepath.Join(t.TempDir(), "log")
-	child := testkit.Command(t, "cycles", filepath.Join(mounted(t, "tmpfs", "size=1m"), ".lock"))
+	dir := mounted(t, "tmpfs", "size=1m")
+	held := must(lock.File{Path: filepath.Join(dir, "held")}.TryAcquire(t.Context()))(t)
+	defer held.Release()
+	child := testkit.Command(t, "cycles", filepath.Join(dir, ".lock"), held.Path())
 	cmd := exec.Command(strace, append([]string{"-f", "-qq", "-o", log, "-e", "trace=%file,%desc,getppid", "-e", "signal=none"}, child.Args...)...)
 	cmd.Env = child.Env
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -192,5 +204,8 @@ func TestCycleCalls(t *testing.T) {
 	}
 	if !slices.Equal(calls, want) {
 		t.Errorf("the calls are\n%q, want\n%q", calls, want)
+	}
+	if looks := rounds[3]; strings.Contains(looks, "/proc/locks") || !strings.Contains(looks, held.Path()) {
+		t.Errorf("to look took\n%s", looks)
 	}
 }
