@@ -97,13 +97,12 @@ func (p *place) lookBeside(s *Status, waits bool, list *kernelList) {
 	if sibling, err := platform.Open(p.sibling.Path, os.O_RDONLY); err == nil {
 		defer sibling.Close()
 		waits = waits || sibling.AnyWaits()
-		s.Fence = record.ReadFence(sibling)
+		m, _ := record.Read(sibling) // nothing, if it can't be read
+		s.Fence = m.Fence
 		if s.State == evidence.Free {
-			if m, err := record.Read(sibling); err == nil {
-				s.Last = predecessorOf(m.Last(nil))
-			}
+			s.Last = predecessorOf(m.Last(nil))
 		} else if !s.Shared {
-			s.readNote(sibling)
+			s.readNote(&m)
 		}
 	}
 	if waits {

@@ -52,18 +52,18 @@ func (p *place) addNote(locked *LockedError, sibling *platform.File) {
 		}
 		defer sibling.Close()
 	}
-	locked.readNote(sibling)
+	if m, err := record.Read(sibling); err == nil {
+		locked.readNote(&m)
+	}
 }
 
 // readNote adds the note of the holder, or of the one that has gone. Readers have none.
-func (s *Status) readNote(sibling *platform.File) {
+func (s *Status) readNote(m *record.Memory) {
 	c := cmp.Or(s.Info, s.Gone)
 	if c == nil || c.Nonce == "" || c.Mode == evidence.ModeShared {
 		return
 	}
-	if m, err := record.Read(sibling); err == nil {
-		if r := m.Of(c); r != nil {
-			s.Note, s.NotedAt = r.Note, r.NotedAt
-		}
+	if r := m.Of(c); r != nil {
+		s.Note, s.NotedAt = r.Note, r.NotedAt
 	}
 }

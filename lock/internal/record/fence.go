@@ -40,17 +40,6 @@ func Raise(f *platform.File, now time.Time) (int64, error) {
 	return fence, f.WriteAt(fmt.Appendf(nil, "%0*d\n", fenceDigits, fence), fenceOffset)
 }
 
-// ReadFence reads the fence alone; 0 if there is none.
-func ReadFence(f *platform.File) int64 {
-	var line [fenceDigits + 1]byte
-	n, err := f.ReadAt(line[:], fenceOffset)
-	if err != nil {
-		return 0
-	}
-	fence, _ := parseFence(line[:n])
-	return fence
-}
-
 // parseFence returns 0 where there is no fence yet, or only the NULs that a loss of power left
 // of it. Any other content is not ours to change, and not ok.
 func parseFence(line []byte) (fence int64, ok bool) {
