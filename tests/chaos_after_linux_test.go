@@ -242,11 +242,12 @@ func (s *storm) oddFiles() (odd []string) {
 	return odd
 }
 
-// isUnmarked reports whether a file is what a process, killed at once, has left that makes
-// siblings through FUSE: nothing shows whose it is to those that see the folder directly.
+// isUnmarked reports whether a file is an empty one, in a sibling's place, that nothing shows to be
+// holdfast's: the hand has put it there; or a process, killed at once, that sees the folder through
+// FUSE, where siblings bear no mark.
 func (s *storm) isUnmarked(path string) bool {
 	info, err := os.Lstat(path)
-	return err == nil && len(s.ways) > 1 && strings.HasSuffix(path, ".flock") && info.Size() == 0 && info.Mode()&fs.ModeSticky == 0
+	return err == nil && (s.hand != noHand || len(s.ways) > 1) && strings.HasSuffix(path, ".flock") && info.Size() == 0 && info.Mode()&fs.ModeSticky == 0
 }
 
 // stays are the files that stay, by FORMATS.md.
