@@ -1,11 +1,4 @@
-// Command holdfast is the command of that name of the root module, with the flag -pg: its
-// locks may be in a PostgreSQL database as well as in files.
-//
-//	holdfast run -pg "host=db dbname=app" deploy/production -- ./deploy
-//	holdfast status -pg postgres://db/app deploy/production
-//
-// See "holdfast help".
-package main
+package command
 
 import (
 	"context"
@@ -14,21 +7,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/internal/command"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/pg"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-func main() { command.Main(open) }
-
-// database is a pg.Locker as the command has it.
-type database struct {
+// pgLocks is a pg.Locker as the command has it.
+type pgLocks struct {
 	*pg.Locker
 	name string
 }
 
-func open(ctx context.Context, conn, label string) (command.Database, error) {
+func openPG(ctx context.Context, conn, label string) (Database, error) {
 	name, err := nameOf(conn)
 	if err != nil {
 		return nil, err
@@ -42,20 +32,20 @@ func open(ctx context.Context, conn, label string) (command.Database, error) {
 		l.Close()
 		return nil, err
 	}
-	return &database{l, name}, nil
+	return &pgLocks{l, name}, nil
 }
 
-func (d *database) Name() string { return d.name }
+func (d *pgLocks) Name() string { return d.name }
 
-func (d *database) Holders(ctx context.Context, key lock.Key) (all []command.Session, err error) {
+func (d *pgLocks) Holders(ctx context.Context, key lock.Key) (all []Session, err error) {
 	found, err := d.Locker.Holders(ctx, key)
 	for _, s := range found {
-		all = append(all, command.Session(s))
+		all = append(all, Session(s))
 	}
 	return all, err
 }
 
-func (d *database) EndSession(ctx context.Context, s command.Session) (there bool, err error) {
+func (d *pgLocks) EndSession(ctx context.Context, s Session) (there bool, err error) {
 	err = d.Locker.EndSession(ctx, pg.Session(s))
 	if errors.Is(err, pg.ErrGone) {
 		return false, nil
@@ -69,7 +59,7 @@ func (d *database) EndSession(ctx context.Context, s command.Session) (there boo
 func nameOf(conn string) (string, error) {
 	config, err := pgxpool.ParseConfig(conn)
 	if err != nil {
-		return "", command.UsageError("the connection string can't be read" + reason(conn, err))
+		return "", UsageError("the connection string can't be read" + reason(conn, err))
 	}
 	c := config.ConnConfig
 	parts := []string{c.Host, c.Database, c.User}
@@ -79,11 +69,11 @@ func nameOf(conn string) (string, error) {
 	text := strings.Join(parts, " ")
 	switch {
 	case strings.Contains(text, "password"):
-		return "", command.UsageError("the connection string can't be right: its password is part of something else; it is a URL, or KEY=VALUE pairs")
+		return "", UsageError("the connection string can't be right: its password is part of something else; it is a URL, or KEY=VALUE pairs")
 	case strings.Contains(c.Host, "@"), isURL(conn) && strings.Contains(c.Database, "@"):
-		return "", command.UsageError("the connection string can't be right: its host, or database, has an @; in a URL's password it is written %40")
+		return "", UsageError("the connection string can't be right: its host, or database, has an @; in a URL's password it is written %40")
 	case strings.ContainsAny(c.User, ":/"):
-		return "", command.UsageError("the connection string can't be right: its user has a : or /, as if the password were part of it")
+		return "", UsageError("the connection string can't be right: its user has a : or /, as if the password were part of it")
 	}
 	return fmt.Sprintf("PostgreSQL, %s at %s:%d", c.Database, c.Host, c.Port), nil
 }

@@ -89,7 +89,7 @@ func TestRecipes(t *testing.T) {
 	for _, name := range []string{"deploy", "deploy.sh"} {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o700))
 	}
-	readme, err := os.ReadFile("../../../../README.md")
+	readme, err := os.ReadFile("../../README.md")
 	check(t, err)
 	help, _ := want(t, 0, "", "help")
 	recipes := regexp.MustCompile(`(?m)^ +(.*holdfast \w+ -pg .*)$`).FindAllStringSubmatch(string(readme)+help, -1)

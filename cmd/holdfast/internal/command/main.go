@@ -1,6 +1,5 @@
-// Package command is the command holdfast, for the programs that are one: cmd/holdfast in
-// this module, and one with a further engine in a module of its own. Of this repository's
-// packages it uses the public API, and plainjson.
+// Package command is the command holdfast, with locks in files and in databases. Of this
+// repository's packages it uses the public API, and package platform.
 package command
 
 import (
@@ -46,10 +45,9 @@ type app struct {
 	answers        *bufio.Reader // of stdin, once a question was asked
 }
 
-// Main is the whole program. It does not return. open is for -pg; nil for a program without
-// that flag.
-func Main(open Open) {
-	a := &app{open: open, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+// Main is the whole program. It does not return.
+func Main() {
+	a := &app{open: openPG, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(a.main(os.Args[1:]))
 }
 

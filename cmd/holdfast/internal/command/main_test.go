@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 2 && os.Args[1] == testCommand:
 		os.Exit(roles[os.Args[2]](os.Args[3:]))
 	}
-	Main(nil)
+	Main()
 }
 
 // roles are what the command under the lock can be.
