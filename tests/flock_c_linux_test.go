@@ -88,7 +88,7 @@ func TestFlockC(t *testing.T) {
 
 			theirs := testkit.StartCommand(t, exec.Command(binary, way, at))
 			theirs.Expect("held")
-			code, said := run(t, holdfast, "run", "-try", path, "--", "true")
+			code, said := run(t, holdfast, "run", "--try", path, "--", "true")
 			if code != 75 {
 				t.Errorf("beside theirs: exit code %d, %s", code, said)
 			}
@@ -96,7 +96,7 @@ func TestFlockC(t *testing.T) {
 				t.Errorf("theirs is not named: %s", said)
 			}
 			theirs.Kill()
-			if code, said := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
+			if code, said := run(t, holdfast, "run", "--timeout", "1m", path, "--", "true"); code != 0 {
 				t.Errorf("after theirs was killed: exit code %d, %s", code, said)
 			}
 

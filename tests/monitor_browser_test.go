@@ -22,7 +22,7 @@ import (
 // startServe starts "holdfast serve", and returns the page's address.
 func startServe(t *testing.T, dirs ...string) string {
 	t.Helper()
-	cmd := exec.Command(holdfast, append([]string{"serve", "-json"}, dirs...)...)
+	cmd := exec.Command(holdfast, append([]string{"serve", "--json"}, dirs...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	check(t, err)
@@ -99,7 +99,7 @@ func TestMonitor_Page(t *testing.T) {
 	check(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o700))
 	check(t, os.Mkdir(other, 0o700))
 	const hostile = "<img src=x onerror=\"window.robbed=1\">\u202e<script>window.robbed=1</script>"
-	holder := exec.Command(holdfast, "run", "-label", hostile, filepath.Join(dir, "held.lock"), "--", "sleep", "1000")
+	holder := exec.Command(holdfast, "run", "--label", hostile, filepath.Join(dir, "held.lock"), "--", "sleep", "1000")
 	background(t, holder)
 	dead := startMember(t, filepath.Join(dir, "jobs", "dead.lock"))
 	dead.Do("acquire", "held")
@@ -226,7 +226,7 @@ func TestMonitor_ServerGone(t *testing.T) {
 // TestMonitor_ServerGoneUnseen: a tab that is not looked at says so too, in its title.
 func TestMonitor_ServerGoneUnseen(t *testing.T) {
 	b := startBrowser(t)
-	cmd := exec.Command(holdfast, "serve", "-json", t.TempDir())
+	cmd := exec.Command(holdfast, "serve", "--json", t.TempDir())
 	out, err := cmd.StdoutPipe()
 	check(t, err)
 	background(t, cmd)
@@ -303,7 +303,7 @@ func TestMonitor_Layout(t *testing.T) {
 		eval[any](p.browser, `document.querySelectorAll("th button")[4].click()`) // by host: build-17's are together
 		eval[any](p.browser, `[...document.querySelectorAll("#rows button")].find(b => b.textContent === "jobs/nightly.lock").click()`)
 		got := eval[string](p.browser, `return document.querySelector(".more").textContent`)
-		for _, want := range []string{far, "N0NCE", "holdfast break -force N0NCE " + far, "if you know"} {
+		for _, want := range []string{far, "N0NCE", "holdfast break --force N0NCE " + far, "if you know"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("an open row says %q, want %q in it", got, want)
 			}

@@ -141,7 +141,7 @@ func want(t *testing.T, code int, input string, args ...string) (stdout, stderr 
 // hold has a holdfast hold locks until its input ends.
 func hold(t *testing.T, conn string, args ...string) *process {
 	t.Helper()
-	p := start(t, slices.Concat([]string{"run", "-pg", conn}, args, []string{"--", "sh", "-c", "echo ready; cat"})...)
+	p := start(t, slices.Concat([]string{"run", "--pg", conn}, args, []string{"--", "sh", "-c", "echo ready; cat"})...)
 	p.said(p.stdout, "ready")
 	return p
 }

@@ -27,25 +27,25 @@ func decode[T any](t *testing.T, line string) (v T) {
 
 func TestStatus(t *testing.T) {
 	conn := server.Conn()
-	out, _ := want(t, 0, "", "status", "-pg", conn, "status/a")
+	out, _ := want(t, 0, "", "status", "--pg", conn, "status/a")
 	if out != "status/a: free\n  because   no session of the database has it\n" {
 		t.Errorf("of a free lock it says\n%s", out)
 	}
-	out, _ = want(t, 0, "", "status", "-pg", conn, "-json", "status/a")
+	out, _ = want(t, 0, "", "status", "--pg", conn, "--json", "status/a")
 	if s := decode[lock.Status](t, out); s.Path != "status/a" || s.State != evidence.Free || s.Info != nil {
 		t.Errorf("of a free lock: %s", out)
 	}
 	before := time.Now().Add(-time.Second)
-	holder := hold(t, conn, "-label", "status test", "status/a")
+	holder := hold(t, conn, "--label", "status test", "status/a")
 	pid := backend(t, connect(t, conn), "status test")
-	next := start(t, "run", "-pg", conn, "status/a", "--", "true")
+	next := start(t, "run", "--pg", conn, "status/a", "--", "true")
 	next.said(next.stderr, "waiting for status/a")
 
-	out, _ = want(t, 3, "", "status", "-pg", conn, "status/a")
+	out, _ = want(t, 3, "", "status", "--pg", conn, "status/a")
 	wantText(t, out, "status/a: held\n", fmt.Sprintf("  holder    backend %d: status test\n", pid), "  since     ",
 		"  alive     a session of the database holds the lock\n", "  next      wait for it, or end that session, with all that it holds:\n",
-		"  holdfast break -pg ... status/a\n", "  waiting   1: backend ")
-	out, _ = want(t, 3, "", "status", "-pg", conn, "-json", "status/a")
+		"  holdfast break --pg ... status/a\n", "  waiting   1: backend ")
+	out, _ = want(t, 3, "", "status", "--pg", conn, "--json", "status/a")
 	s := decode[lock.Status](t, out)
 	if s.State != evidence.Held || s.Info == nil || s.Info.PID != pid || s.Info.Cmd != "status test" || s.Info.Nonce == "" ||
 		s.Info.CreatedAt.Before(before) || len(s.Waiters) != 1 || s.Waiters[0].Since.IsZero() {
@@ -53,7 +53,7 @@ func TestStatus(t *testing.T) {
 	}
 	holder.finish("")
 	next.finish("")
-	out, _ = want(t, 0, "", "status", "-pg", conn, "-json", "status/a")
+	out, _ = want(t, 0, "", "status", "--pg", conn, "--json", "status/a")
 	if now := decode[lock.Status](t, out); s.Fence <= 0 || now.Fence <= s.Fence {
 		t.Errorf("the fence was %d, and then %s", s.Fence, out)
 	}
@@ -66,20 +66,20 @@ func TestStatus_Prepared(t *testing.T) {
 	exec(t, c, "BEGIN")
 	exec(t, c, "SELECT pg_advisory_xact_lock(5)")
 	exec(t, c, "PREPARE TRANSACTION 'p'")
-	out, _ := want(t, 3, "", "status", "-pg", conn, "#/5")
+	out, _ := want(t, 3, "", "status", "--pg", conn, "#/5")
 	wantText(t, out, "a prepared transaction holds the lock", "ROLLBACK PREPARED", "it is no session's")
-	out, _ = want(t, 75, "y\n", "break", "-pg", conn, "-json", "#/5")
+	out, _ = want(t, 75, "y\n", "break", "--pg", conn, "--json", "#/5")
 	wantText(t, out, `"removed":false`)
-	_, told := want(t, 75, "y\n", "break", "-pg", conn, "#/5")
+	_, told := want(t, 75, "y\n", "break", "--pg", conn, "#/5")
 	wantText(t, told, "no session has it")
 	exec(t, c, "ROLLBACK PREPARED 'p'")
-	want(t, 0, "", "status", "-pg", conn, "#/5")
+	want(t, 0, "", "status", "--pg", conn, "#/5")
 }
 
 // TestStatus_Label: without one it is what can't be a secret.
 func TestStatus_Label(t *testing.T) {
 	holder := hold(t, server.Conn(), "label/a")
-	out, _ := want(t, 3, "", "status", "-pg", server.Conn(), "label/a")
+	out, _ := want(t, 3, "", "status", "--pg", server.Conn(), "label/a")
 	wantText(t, out, ": sh -c ...\n")
 	holder.finish("")
 }
@@ -90,7 +90,7 @@ func TestStatus_Number(t *testing.T) {
 	holder := hold(t, conn, "number/a")
 	var key int64
 	check(t, connect(t, conn).QueryRow(context.Background(), "SELECT key FROM holdfast.names").Scan(&key))
-	out, _ := want(t, 3, "", "status", "-pg", conn, fmt.Sprint("#/", key))
+	out, _ := want(t, 3, "", "status", "--pg", conn, fmt.Sprint("#/", key))
 	wantText(t, out, ": held", "holder    backend ", "a session of the database holds the lock")
 	holder.finish("")
 }
@@ -104,31 +104,31 @@ func TestStatus_Numeric(t *testing.T) {
 	check(t, l.Register(t.Context(), "accounts", 9))
 	held, err := l.Acquire(t.Context(), lock.Key{Space: "accounts", Name: "7"})
 	check(t, err)
-	_, told := want(t, 75, "", "run", "-pg", conn, "-try", "accounts/7", "--", "true")
+	_, told := want(t, 75, "", "run", "--pg", conn, "--try", "accounts/7", "--", "true")
 	wantText(t, told, "accounts/7 is locked", "theirs")
-	want(t, 0, "y\n", "break", "-pg", conn, "accounts/7")
+	want(t, 0, "y\n", "break", "--pg", conn, "accounts/7")
 	<-held.Lost()
-	want(t, 64, "", "run", "-pg", conn, "-try", "accounts/x", "--", "true")
+	want(t, 64, "", "run", "--pg", conn, "--try", "accounts/x", "--", "true")
 }
 
 func TestList(t *testing.T) {
 	conn := newDatabase(t)
-	if out, _ := want(t, 0, "", "list", "-pg", conn); out != "0 locks: 0 held, 0 free, 0 dead, 0 unknown\n" {
+	if out, _ := want(t, 0, "", "list", "--pg", conn); out != "0 locks: 0 held, 0 free, 0 dead, 0 unknown\n" {
 		t.Errorf("of an empty database it says\n%s", out)
 	}
 	exec(t, connect(t, conn), "SELECT pg_advisory_lock(42)")
 	var all []*process
-	for _, args := range [][]string{{"-label", "one", "list/a"}, {"-label", "two", "-shared", "list/b"}, {"-label", "three", "-shared", "list/b"}} {
+	for _, args := range [][]string{{"--label", "one", "list/a"}, {"--label", "two", "--shared", "list/b"}, {"--label", "three", "--shared", "list/b"}} {
 		all = append(all, hold(t, conn, args...))
 	}
-	next := start(t, "run", "-pg", conn, "-label", "four", "list/a", "--", "true")
+	next := start(t, "run", "--pg", conn, "--label", "four", "list/a", "--", "true")
 	next.said(next.stderr, "waiting for list/a")
 
-	out, _ := want(t, 0, "", "list", "-pg", conn)
+	out, _ := want(t, 0, "", "list", "--pg", conn)
 	wantText(t, out, "STATE", "one ", " list/a\n", " list/b\n", " #/42\n", "3 locks: 3 held, 0 free")
-	out, _ = want(t, 0, "", "list", "-waiting", "-pg", conn)
+	out, _ = want(t, 0, "", "list", "--waiting", "--pg", conn)
 	wantText(t, out, "waiting  ", "four", "; 1 waiting\n")
-	out, _ = want(t, 0, "", "list", "-json", "-pg", conn)
+	out, _ = want(t, 0, "", "list", "--json", "--pg", conn)
 	found := map[string]lock.Status{}
 	for line := range strings.Lines(out) {
 		s := decode[lock.Status](t, line)
@@ -164,21 +164,21 @@ func lowRole(t *testing.T, conn string) string {
 // and what can't be told from another is not ended.
 func TestRights(t *testing.T) {
 	conn := newDatabase(t)
-	holder := hold(t, conn, "-label", "hidden", "rights/a")
+	holder := hold(t, conn, "--label", "hidden", "rights/a")
 	low := lowRole(t, conn)
-	out, _ := want(t, 3, "", "status", "-pg", low, "rights/a")
+	out, _ := want(t, 3, "", "status", "--pg", low, "rights/a")
 	wantText(t, out, "holder    backend ", "(hidden)")
 	if strings.Contains(out, "since") {
 		t.Errorf("it claims to know since when:\n%s", out)
 	}
-	_, told := want(t, 1, "", "list", "-pg", low)
+	_, told := want(t, 1, "", "list", "--pg", low)
 	wantText(t, told, "GRANT pg_read_all_stats TO")
-	_, told = want(t, 75, "y\n", "break", "-pg", low, "rights/a")
+	_, told = want(t, 75, "y\n", "break", "--pg", low, "rights/a")
 	wantText(t, told, "may not see", "pg_read_all_stats", "was not broken")
 	exec(t, connect(t, conn), "GRANT pg_read_all_stats TO testrights")
-	_, told = want(t, 1, "y\n", "break", "-pg", low, "rights/a")
+	_, told = want(t, 1, "y\n", "break", "--pg", low, "rights/a")
 	wantText(t, told, "GRANT pg_signal_backend TO", "the lock may still be held")
-	want(t, 3, "", "status", "-pg", conn, "rights/a")
+	want(t, 3, "", "status", "--pg", conn, "rights/a")
 	if code := holder.finish(""); code != 0 {
 		t.Errorf("the holder ended with %d\n%s", code, holder.stderr)
 	}
@@ -186,8 +186,8 @@ func TestRights(t *testing.T) {
 
 func TestServe(t *testing.T) {
 	conn := newDatabase(t)
-	holder := hold(t, conn, "-label", "served", "serve/a")
-	p := start(t, "serve", "-json", "-pg", conn, t.TempDir())
+	holder := hold(t, conn, "--label", "served", "serve/a")
+	p := start(t, "serve", "--json", "--pg", conn, t.TempDir())
 	p.said(p.stdout, "\n")
 	at := decode[struct{ URL string }](t, p.stdout.String())
 	answer, err := http.Get(at.URL + "api/advisory-locks")

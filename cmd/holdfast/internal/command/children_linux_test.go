@@ -43,23 +43,23 @@ func killPID(t *testing.T, pid int) {
 }
 
 // TestRunLeavesLockToWorkers: what a command leaves behind keeps the lock, and is who is
-// named; the next one has it when that has ended. With -close it does not.
+// named; the next one has it when that has ended. With --close it does not.
 func TestRunLeavesLockToWorkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
-	p := start(t, "run", "-label", "job", path, "--", "sh", "-c", leaving+"; exit 7")
+	p := start(t, "run", "--label", "job", path, "--", "sh", "-c", leaving+"; exit 7")
 	worker := p.pidLine()
 	code, _, stderr := p.finish()
 	if code != 7 {
 		t.Errorf("exit code %d, want the command's, 7", code)
 	}
-	wantText(t, stderr, "stays locked: pid "+strconv.Itoa(worker)+" (sleep)", "-close")
+	wantText(t, stderr, "stays locked: pid "+strconv.Itoa(worker)+" (sleep)", "--close")
 	who := fmt.Sprintf("(pid %d, job) has gone; its process %d (sleep) still has the lock", p.cmd.Process.Pid, worker)
 	stdout, _ := wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, who, "wait for it, or end that process")
-	stdout, _ = wantCode(t, exitHeld, "status", "-json", path)
+	stdout, _ = wantCode(t, exitHeld, "status", "--json", path)
 	wantText(t, stdout, `"gone":{"pid":`+strconv.Itoa(p.cmd.Process.Pid), `"processes":[{"pid":`+strconv.Itoa(worker))
 	wantNoText(t, stdout, `"holder"`)
-	_, stderr = wantCode(t, exitNotHad, "run", "-try", path, "--", "true")
+	_, stderr = wantCode(t, exitNotHad, "run", "--try", path, "--", "true")
 	wantText(t, stderr, who)
 	stdout, _ = wantCode(t, exitOK, "list", filepath.Dir(path))
 	wantText(t, stdout, strconv.Itoa(worker), "sleep", fmt.Sprintf("its holder, pid %d, has gone", p.cmd.Process.Pid))
@@ -76,7 +76,7 @@ func TestRunLeavesLockToWorkers(t *testing.T) {
 		t.Errorf("the next one ended with %d: %s", code, stderr)
 	}
 
-	p = start(t, "run", "-close", path, "--", "sh", "-c", leaving)
+	p = start(t, "run", "--close", path, "--", "sh", "-c", leaving)
 	p.pidLine()
 	if code, _, stderr := p.finish(); code != 0 || stderr != "" {
 		t.Errorf("exit code %d, and it said: %s", code, stderr)
@@ -103,7 +103,7 @@ func TestKillTree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	const daemon = `setsid sh -c 'sleep 1000 & sleep 1000' >&- 2>&- <&- & echo $!`
 	const deaf = `sh -c 'trap "" TERM; sleep 1000; sleep 1000' >&- 2>&- <&- & echo $!`
-	p := start(t, "run", "-kill-tree", "-grace", "1h", path, "--", "sh", "-c", leaving+";"+daemon+"; exit 3")
+	p := start(t, "run", "--kill-tree", "--grace", "1h", path, "--", "sh", "-c", leaving+";"+daemon+"; exit 3")
 	one, two := p.pidLine(), p.pidLine()
 	if code, _, stderr := p.finish(); code != 3 || stderr != "" {
 		t.Errorf("exit code %d, and it said: %s", code, stderr)
@@ -112,7 +112,7 @@ func TestKillTree(t *testing.T) {
 	wantGone(t, two)
 	wantCode(t, exitOK, "status", path)
 
-	p = start(t, "run", "-kill-tree", "-grace", "1ms", path, "--", "sh", "-c", deaf)
+	p = start(t, "run", "--kill-tree", "--grace", "1ms", path, "--", "sh", "-c", deaf)
 	one = p.pidLine()
 	if code, _, stderr := p.finish(); code != 0 || stderr != "" {
 		t.Errorf("exit code %d, and it said: %s", code, stderr)
@@ -125,7 +125,7 @@ func TestKillTree(t *testing.T) {
 // the command itself is deaf.
 func TestKillTreeWhenTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
-	cmd := child(t, "run", "-kill-tree", "-grace", "20ms", path, "--", "sh", "-c", `trap "" TERM;`+leaving+`; while :; do sleep 1000 >&- 2>&-; done`)
+	cmd := child(t, "run", "--kill-tree", "--grace", "20ms", path, "--", "sh", "-c", `trap "" TERM;`+leaving+`; while :; do sleep 1000 >&- 2>&-; done`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	p := startCommand(t, cmd)
 	worker := p.pidLine()
@@ -178,7 +178,7 @@ func TestKillTreeNotOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := child(t, "run", "-kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--", "true")
+	cmd := child(t, "run", "--kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--", "true")
 	script := "sleep 1000 >&- 2>&- <&- & echo $!; exec \"$0\" \"$@\""
 	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script, exe}, cmd.Args[1:]...)
 	p := startCommand(t, cmd)
@@ -198,7 +198,7 @@ func TestKillTreeNotOthers(t *testing.T) {
 // signal.
 func TestKillTreeAtOnce(t *testing.T) {
 	const deaf = `sh -c 'trap "" TERM; echo $$; exec >&- 2>&- <&-; while :; do sleep 1000; done' & read line`
-	p := start(t, "run", "-kill-tree", "-grace", "1h", filepath.Join(t.TempDir(), "a.lock"), "--", "sh", "-c", deaf)
+	p := start(t, "run", "--kill-tree", "--grace", "1h", filepath.Join(t.TempDir(), "a.lock"), "--", "sh", "-c", deaf)
 	worker := p.pidLine()
 	p.stdin.Close() // the command ends, and the worker does not
 	for ended := false; !ended; {
@@ -215,7 +215,7 @@ func TestKillTreeAtOnce(t *testing.T) {
 
 // TestKillTreeBuries: orphans that end while the command runs are not left as zombies.
 func TestKillTreeBuries(t *testing.T) {
-	p := start(t, "run", "-kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--",
+	p := start(t, "run", "--kill-tree", filepath.Join(t.TempDir(), "a.lock"), "--",
 		"sh", "-c", `(sh -c 'echo $$; exec sleep 1000' & ) ; read line; echo "$line"; read line`)
 	orphan := p.pidLine()
 	killPID(t, orphan)
@@ -245,9 +245,9 @@ func TestRunNested(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "a\xff.lock")
-	for _, how := range [][]string{nil, {"-close"}} {
+	for _, how := range [][]string{nil, {"--close"}} {
 		// Two levels down, and beside another lock.
-		args := slices.Concat([]string{"run", "-label", "above"}, how, []string{path, "--", exe, "run", path + "2", "--",
+		args := slices.Concat([]string{"run", "--label", "above"}, how, []string{path, "--", exe, "run", path + "2", "--",
 			"sh", "-c", `"$0" run "$1" "$1"3 -- true; echo $?`, exe, path})
 		p := start(t, args...)
 		code, stdout, stderr := p.finish()
@@ -266,7 +266,7 @@ func TestRun_KillTreeOfChain(t *testing.T) {
 	write(t, script, "trap '' TERM\n[ -e \"$0\" ] || exit\nsh \"$0\" &\n")
 	path := filepath.Join(dir, ".lock")
 	for range 5 {
-		_, stderr := wantCode(t, exitOK, "run", "-kill-tree", "-grace", "10ms", path, "--", "sh", script)
+		_, stderr := wantCode(t, exitOK, "run", "--kill-tree", "--grace", "10ms", path, "--", "sh", script)
 		if stderr != "" {
 			t.Error(stderr)
 		}

@@ -3,130 +3,89 @@ package command
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"os/signal"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock/claims"
+	"github.com/holdfast-go/holdfast/lock/ledger"
+	"github.com/spf13/cobra"
 )
 
-// claimFlags adds the flags of all commands about claims.
-func claimFlags(flags *flag.FlagSet) func(dir string) (*claims.Manager, error) {
-	var skew time.Duration
-	duration(flags, &skew, "skew")
-	at := ledgerFlags(flags, true)
-	return func(dir string) (*claims.Manager, error) {
-		l, err := at(dir)
-		return &claims.Manager{Dir: dir, Ledger: l, Skew: skew}, err
+func (a *app) claimCommands(parent *cobra.Command) {
+	var owner string
+	var skew, every time.Duration
+	add := func(name string, writes bool, run func(m *claims.Manager, rest []string) (int, error)) *cobra.Command {
+		c := a.ledgerCommand(parent, name, writes, func(l ledger.Ledger, dir string, rest []string) (int, error) {
+			return run(&claims.Manager{Dir: dir, Ledger: l, Skew: skew}, rest)
+		})
+		durationFlag(c.Flags(), &skew, "skew", "", "how much clocks may differ, `D`; 0 without it")
+		return c
 	}
+	// Of one owner, and one node.
+	owned := func(name string, run func(m *claims.Manager, node string) (claims.Claim, error)) {
+		c := add(name, true, func(m *claims.Manager, rest []string) (int, error) {
+			switch {
+			case owner == "":
+				return 0, misused("--owner is missing")
+			case len(rest) != 1:
+				return 0, misused("DIR and NODE are wanted, not %d arguments", 1+len(rest))
+			}
+			c, err := run(m, rest[0])
+			// A claim that is in the ledger stands, whatever became of its file.
+			if code := a.done(err); code != exitOK || c.NodeID == "" {
+				return code, nil
+			}
+			return a.print(c), nil
+		})
+		c.Flags().StringVar(&owner, "owner", "", "whose claim it is: `ID`")
+	}
+	ctx := context.Background()
+	owned("claim take", func(m *claims.Manager, node string) (claims.Claim, error) { return m.Claim(ctx, node, owner) })
+	owned("claim refresh", func(m *claims.Manager, node string) (claims.Claim, error) { return m.Refresh(ctx, node, owner) })
+	owned("claim release", func(m *claims.Manager, node string) (claims.Claim, error) {
+		return claims.Claim{}, m.Release(ctx, node, owner)
+	})
+	add("claim list", false, func(m *claims.Manager, rest []string) (int, error) {
+		if len(rest) > 0 {
+			return 0, misused("one DIR is wanted, not %d", 1+len(rest))
+		}
+		active, err := m.Active()
+		if err != nil {
+			return 0, err
+		}
+		return a.printAll(active), nil
+	})
+	var reap *cobra.Command
+	reap = add("claim reap", true, func(m *claims.Manager, rest []string) (int, error) {
+		switch {
+		case len(rest) > 0:
+			return 0, misused("one DIR is wanted, not %d", 1+len(rest))
+		case every > 0:
+			return a.reapEvery(m, every)
+		case reap.Flags().Changed("every"):
+			return 0, misused("--every 0 is no interval")
+		}
+		ended, err := m.Reap(ctx)
+		return max(a.printAll(ended), a.done(err)), nil
+	})
+	unbuffer(reap)
+	durationFlag(reap.Flags(), &every, "every", "", "do so again every `D`, until a signal comes")
 }
 
-// owned reads the flags and arguments of a command for one owner and one node.
-func (a *app) owned(name string, args []string) (m *claims.Manager, node, owner string, code int, ok bool) {
-	flags := newFlags(name)
-	flags.StringVar(&owner, "owner", "", "")
-	at := claimFlags(flags)
-	if code, ok := a.parse(flags, args); !ok {
-		return nil, "", "", code, false
-	}
-	switch {
-	case owner == "":
-		return nil, "", "", a.misuse(name, "-owner is missing"), false
-	case flags.NArg() != 2:
-		return nil, "", "", a.misuse(name, fmt.Sprintf("DIR and NODE are wanted, not %d arguments", flags.NArg())), false
-	}
-	m, err := at(flags.Arg(0))
-	if err != nil {
-		return nil, "", "", a.failLedger(err), false
-	}
-	return m, flags.Arg(1), owner, exitOK, true
-}
-
-func (a *app) claimTake(args []string) int {
-	m, node, owner, code, ok := a.owned("claim take", args)
-	if !ok {
-		return code
-	}
-	return a.claimed(m.Claim(context.Background(), node, owner))
-}
-
-func (a *app) claimRefresh(args []string) int {
-	m, node, owner, code, ok := a.owned("claim refresh", args)
-	if !ok {
-		return code
-	}
-	return a.claimed(m.Refresh(context.Background(), node, owner))
-}
-
-func (a *app) claimRelease(args []string) int {
-	m, node, owner, code, ok := a.owned("claim release", args)
-	if !ok {
-		return code
-	}
-	return a.done(m.Release(context.Background(), node, owner))
-}
-
-func (a *app) claimList(args []string) int {
-	flags := newFlags("claim list")
-	at := claimFlags(flags)
-	dir, code, ok := a.parseOne(flags, args, "DIR")
-	if !ok {
-		return code
-	}
-	m, err := at(dir)
-	if err != nil {
-		return a.failLedger(err)
-	}
-	active, err := m.Active()
-	if err != nil {
-		return a.failLedger(err)
-	}
-	return a.printAll(active)
-}
-
-func (a *app) claimReap(args []string) int {
-	flags := newFlags("claim reap")
-	var every time.Duration
-	duration(flags, &every, "every")
-	at := claimFlags(flags)
-	dir, code, ok := a.parseOne(flags, args, "DIR")
-	if !ok {
-		return code
-	}
-	if isSet(flags, "every") && every == 0 {
-		return a.misuse(flags.Name(), "-every 0 is no interval")
-	}
-	m, err := at(dir)
-	if err != nil {
-		return a.failLedger(err)
-	}
-	if every == 0 {
-		ended, err := m.Reap(context.Background())
-		return max(a.printAll(ended), a.done(err))
-	}
-	if _, err := folder(dir); err != nil { // now, and not each time
-		return a.fail(err)
+func (a *app) reapEvery(m *claims.Manager, every time.Duration) (int, error) {
+	if _, err := folder(m.Dir); err != nil { // now, and not each time
+		return a.fail(err), nil
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
 	defer stop()
-	err = m.ReapEvery(ctx, every, func(ended []claims.Claim, err error) {
+	err := m.ReapEvery(ctx, every, func(ended []claims.Claim, err error) {
 		a.printAll(ended)
 		a.done(err)
 	})
 	if ctx.Err() != nil {
-		return exitOK
+		return exitOK, nil
 	}
-	return a.failLedger(err)
-}
-
-// claimed prints a claim that was made. One that is in the ledger stands, whatever became of
-// its file.
-func (a *app) claimed(c claims.Claim, err error) int {
-	if code := a.done(err); code != exitOK {
-		return code
-	}
-	return a.print(c)
+	return 0, err
 }
 
 func (a *app) done(err error) int {

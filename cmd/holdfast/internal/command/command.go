@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
 )
 
@@ -159,8 +158,8 @@ func predecessorOf(h hold) (string, error) {
 	if err != nil || p == nil {
 		return "", err
 	}
-	line, err := plainjson.Line(p)
-	return strings.TrimSuffix(string(line), "\n"), err
+	line, err := jsonLine(p)
+	return strings.TrimSuffix(line, "\n"), err
 }
 
 // launch starts the command, and reports when it has started and when it has
@@ -186,6 +185,10 @@ func launch(cmd *exec.Cmd) (started, ended <-chan error) {
 // cannotRun says why the command could not be started. The codes are a shell's. It shows
 // only under the lock, as an earlier holder may have been the one to install the command.
 func (a *app) cannotRun(err error) int {
+	var at *fs.PathError
+	if errors.As(err, &at) { // Go's "fork/exec" says nothing to people
+		err = fmt.Errorf("%s: %w", at.Path, at.Err)
+	}
 	a.say("the command can't be run: " + oneLine(err))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return exitNotFound
@@ -254,5 +257,5 @@ func (a *app) tellHeirs(path string) {
 		return // they have just ended
 	}
 	a.say("the command has ended, and " + visible(path) + " stays locked: " + fileWords.processes(status.Processes))
-	a.more("the lock is free when what the command has left behind has ended; with -close it would be free now")
+	a.more("the lock is free when what the command has left behind has ended; with --close it would be free now")
 }

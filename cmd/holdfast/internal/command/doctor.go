@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/holdfast-go/holdfast/platform"
+	"github.com/spf13/cobra"
 )
 
 // verdict is what a check found.
@@ -27,7 +28,7 @@ type check struct {
 	Detail string  `json:"detail"`
 }
 
-// report is all that doctor finds out about a folder. With -json it is the output,
+// report is all that doctor finds out about a folder. With --json it is the output,
 // so its keys are part of the interface.
 type report struct {
 	Path       string        `json:"path"`
@@ -66,38 +67,33 @@ func (r *report) worst() verdict {
 	return worst
 }
 
-// doctor checks how far locks in a folder can be trusted.
-func (a *app) doctor(args []string) int {
-	flags := newFlags("doctor")
-	asJSON := flags.Bool("json", false, "")
-	dir, code, ok := a.parseOne(flags, args, "DIR")
-	if !ok {
-		return code
-	}
-	dir, err := folder(dir)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	if err != nil {
-		return a.fail(err)
-	}
-	// An interruption cleans up, too: nothing is to be left behind.
-	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
-	defer stop()
-
-	r, err := examine(ctx, dir)
-	if err != nil {
-		return a.fail(err)
-	}
-	if *asJSON {
-		err = writeJSON(a.stdout, r)
-	} else {
-		err = a.showReport(r)
-	}
-	if err != nil {
-		return a.fail(err)
-	}
-	return r.Mode.exitCode()
+// doctorCommand checks how far locks in a folder can be trusted.
+func (a *app) doctorCommand(parent *cobra.Command) {
+	var asJSON *bool
+	c := a.command(parent, "doctor", func(_ *cobra.Command, args []string) (int, error) {
+		dir, err := oneOf(args, "DIR", ".")
+		if err == nil {
+			dir, err = folder(dir)
+		}
+		if err == nil {
+			dir, err = filepath.Abs(dir)
+		}
+		if err != nil {
+			return 0, err
+		}
+		// An interruption cleans up, too: nothing is to be left behind.
+		ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
+		defer stop()
+		r, err := examine(ctx, dir)
+		if err != nil {
+			return 0, err
+		}
+		if *asJSON {
+			return r.Mode.exitCode(), writeJSON(a.stdout, r)
+		}
+		return r.Mode.exitCode(), a.showReport(r)
+	})
+	asJSON = jsonFlag(c)
 }
 
 func examine(ctx context.Context, dir string) (*report, error) {

@@ -1,331 +1,174 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/lock"
+	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// overview is what holdfast says of itself.
-func (a *app) overview() string {
+// help is a screen about a command: 32 lines of 80 columns.
+func help(c *cobra.Command) string {
 	var b strings.Builder
-	b.WriteString(`holdfast holds a lock between processes while a command runs. The kernel, not a
-guess, says whether a holder is alive: a lock whose holder was killed is free at
-once, and a lock whose holder lives is never stolen, however old it is.
-
-usage:
-`)
-	for _, c := range commands() {
-		if c.summary != "" {
-			fmt.Fprintf(&b, "  holdfast %-14s %s\n", c.name, c.summary)
+	screen := c.Annotations[screenOf]
+	if screen == "" {
+		screen = c.Short // of a command that cobra makes
+	}
+	fmt.Fprintf(&b, "usage: %s\n\n%s\n", c.UseLine(), wrapped(screen))
+	if c.HasAvailableSubCommands() {
+		b.WriteByte('\n')
+		for _, s := range c.Commands() {
+			if s.IsAvailableCommand() || s.Name() == "help" {
+				fmt.Fprintf(&b, "  %-9s %s\n", s.Name(), s.Short)
+			}
 		}
 	}
-	b.WriteString(`
-examples:
-  holdfast run deploy.lock -- ./deploy production   # wait for the lock, then deploy
-  holdfast run -try sync.lock -- ./sync             # give up at once if it is held
-  holdfast status deploy.lock                       # who holds it, since when, alive?
-  holdfast doctor .                                 # what are locks worth in this folder?
-`)
-	if a.open != nil {
-		b.WriteString(databaseOverview)
+	if c.HasAvailableLocalFlags() {
+		fmt.Fprintf(&b, "\n%s", c.LocalFlags().FlagUsages())
 	}
-	b.WriteString(`
-"holdfast help COMMAND" explains a command, its flags and its exit codes.
-`)
+	if c.Example != "" {
+		fmt.Fprintf(&b, "\nexamples:\n  %s\n%s\n", strings.ReplaceAll(c.Example, "\n", "\n  "), wrapped("exit codes: "+c.Annotations[codesOf]))
+	}
 	return b.String()
 }
 
-func (a *app) help(args []string) int {
-	flags := newFlags("help")
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	if flags.NArg() == 0 {
-		fmt.Fprint(a.stdout, a.overview())
-		return exitOK
-	}
-	if members := group(flags.Arg(0)); flags.NArg() == 1 && len(members) > 0 {
-		for i, c := range members {
-			if i > 0 {
-				fmt.Fprintln(a.stdout)
-			}
-			fmt.Fprint(a.stdout, a.manual(&c))
+// wrapped breaks a text into lines of 80 columns.
+func wrapped(text string) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		if column > 0 && column+1+len(word) > 80 {
+			b.WriteByte('\n')
+			column = 0
+		} else if column > 0 {
+			b.WriteByte(' ')
+			column++
 		}
-		return exitOK
+		b.WriteString(word)
+		column += len(word)
 	}
-	switch c, rest := lookUp(flags.Args()); {
-	case c == nil || c.summary == "":
-		return a.unknownCommand(flags.Args())
-	case len(rest) > 0:
-		return a.misuse("help", "one COMMAND is wanted")
-	default:
-		fmt.Fprint(a.stdout, a.manual(c))
-		return exitOK
-	}
+	return b.String()
 }
 
-// manual is the whole help text of a command.
-func (a *app) manual(c *command) string {
-	text := "usage: " + a.usage(c) + "\n\n" + c.help
-	if a.open != nil {
-		text += c.database.help
-	}
-	return text
+func jsonFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("json", false, "print JSON, a line for each")
 }
 
-// usage is how a command is called: the words behind "usage: ".
-func (a *app) usage(c *command) string {
-	if a.open == nil || c.database.synopsis == "" {
-		return c.synopsis
-	}
-	return c.synopsis + "\n       " + c.database.synopsis
+// durationFlag adds a flag for a span of time.
+func durationFlag(flags *pflag.FlagSet, p *time.Duration, name, short, usage string) {
+	flags.FuncP(name, short, usage, func(text string) (err error) {
+		*p, err = span(text)
+		return err
+	})
 }
 
-const runSynopsis = "holdfast run [-also LOCK]... [-try] [-timeout D] [-shared | -permits N] [-nested] [-close] [-kill-tree [-grace D]] [-conflict-exit-code N] [-label TEXT] [-quiet] [-stale-after D] [-mode MODE] [-require-kernel-lock] LOCK [--] COMMAND..."
+// span reads a span of time: seconds, or as package time has it, or days.
+func span(text string) (time.Duration, error) {
+	number, unit := strings.CutSuffix(text, "d")
+	seconds, err := strconv.ParseFloat(number, 64)
+	if unit {
+		seconds *= 24 * 60 * 60
+	}
+	d := time.Duration(seconds * float64(time.Second))
+	if err != nil || strings.Trim(number, "+-.0123456789") != "" {
+		if d, err = time.ParseDuration(text); err != nil {
+			return 0, errors.New("it is no span of time, such as 90, 10m, 1h30m or 7d")
+		}
+	}
+	switch {
+	case d < 0 || seconds < 0:
+		return 0, errors.New("it is negative")
+	case seconds > math.MaxInt64/float64(time.Second):
+		return 0, errors.New("it is too long")
+	}
+	return d, nil
+}
 
-const runHelp = `Waits for the lock, holds it while COMMAND runs, and exits with its status.
+// oneLock returns the one LOCK among the arguments of a command, which may be in a database.
+func oneLock(args []string, e *engines) (string, error) {
+	name, err := oneOf(args, "LOCK", "")
+	if err == nil {
+		err = e.wrongName(name)
+	}
+	return name, err
+}
 
-LOCK is the path of the lock file, in a folder that exists. It is there while
-someone holds the lock; beside it appears LOCK.flock, the queue of those who want it,
-which stays. After one second of waiting, holdfast says who holds the lock and
-why they are believed to be alive, and again when the holder changes.
+// oneOf returns the one argument of a command, or what stands for it.
+func oneOf(args []string, what, without string) (string, error) {
+	switch {
+	case len(args) == 1:
+		return args[0], nil
+	case len(args) > 1:
+		return "", misused("one %s is wanted, not %d", what, len(args))
+	case without == "":
+		return "", misused("%s is missing", what)
+	}
+	return without, nil
+}
 
-There is one LOCK. What follows is COMMAND, with its own flags and its own "--"; a "--" right
-behind LOCK is left out. A LOCK that names a program is refused, as LOCK was forgotten then:
-"./make" is a lock file of the name of one.
+// noLock says why there can't be a lock at a path: nil unless a folder is there. No holder
+// put the folder there, and it won't go away by itself, so it was a slip.
+func noLock(path string) error {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return nil
+	}
+	return misused("%s is a folder; LOCK is the path of a lock file, such as %s", visible(path), visible(filepath.Join(path, "deploy.lock")))
+}
 
-  -also LOCK     a further lock; it can be given several times. All are held, or none. They
-                 are taken in an order that does not depend on the order of the arguments.
-                 So two calls that want the same locks never wait for each other
-  -try           do not wait
-  -timeout D     wait no longer than D, such as 90s or 1h30m; 0 is -try. Without it,
-                 the wait has no end
-  -shared        as a reader: any number of readers hold a lock together, but not beside
-                 an exclusive holder
-  -permits N     have one of N permits of the lock, from 1 to 1000, and not all of it: see
-                 below
-  -nested        where a process above holds the lock, and this one has it from there, run
-                 COMMAND under that hold, and not fail at once. It ends with a release by
-                 the process above, as for all that it has started. HOLDFAST_LOCK names
-                 the locks that were taken, if any. A readers' lock is not had so
-  -close         the lock is holdfast's alone: it is free when COMMAND has ended, or
-                 holdfast was killed, whatever COMMAND has left behind
-  -kill-tree     also end all descendants of COMMAND, even those in the background, when
-                 COMMAND has ended, or the lock is lost, or holdfast is told to end
-                 (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT): by SIGTERM, and by SIGKILL
-                 after the grace (Linux)
-  -grace D       how long -kill-tree leaves them to end by themselves; 10s without it
-  -conflict-exit-code N
-                 the exit code for a lock that could not be had, from 0 to 255 and not
-                 118; 75 without it. It is for commands that end with 75 themselves; or
-                 give 0 where it is as good that somebody else is at work
-  -label TEXT    what the lock file, and so status and the page, tells others you are
-                 doing. Without it, the command's name and its first argument, and that
-                 only if it is plain words or a flag: a command line may hold secrets
-                 (PGPASSWORD=..., a URL with a password), which are not shown. A secret
-                 that is a plain word, and the first argument, can't be told from others
-  -quiet         holdfast says nothing on standard error, which is COMMAND's alone; the
-                 exit code tells
-  -stale-after D the age beyond which a claim that proves nothing (another program's,
-                 another host's) is taken for a dead holder's: 2h without it; "never" for
-                 never
-  -mode MODE     the mode of the lock file and what lies beside it, whatever the umask:
-                 660 for a group, 666 for all; 600 without it, for one user. All users
-                 of a lock must give the same, and need write permission for its folder
-  -require-kernel-lock
-                 fail where the kernel can't prove whether a holder lives (see doctor)
+// completeLock completes LOCK to the locks in a folder, with who has them.
+func completeLock(c *cobra.Command, args []string, begins string) (all []cobra.Completion, how cobra.ShellCompDirective) {
+	if len(args) > 0 && c.Annotations[stopsAtLock] != "" || c.Flags().Changed("pg") || c.Flags().Changed("etcd") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), lookPatience)
+	defer cancel()
+	folder, name := filepath.Split(begins)
+	entries, _ := os.ReadDir(filepath.Join(".", folder))
+	seen := map[string]bool{}
+	for _, e := range entries {
+		path, isQueue := strings.CutSuffix(folder+e.Name(), ".flock")
+		if !strings.HasPrefix(e.Name(), name) || seen[path] || !isQueue && filepath.Ext(path) != ".lock" || path != visible(path) {
+			continue
+		}
+		seen[path] = true
+		says := "free"
+		if s, err := (lock.File{Path: path}).Inspect(ctx); err != nil || s.Evidence == evidence.NotALockFile {
+			continue
+		} else if s.State != evidence.Free {
+			_, who := fileWords.holder(s)
+			says = string(s.State) + ": " + who
+		}
+		all = append(all, cobra.CompletionWithDesc(path, says))
+	}
+	return all, cobra.ShellCompDirectiveDefault
+}
 
-The command inherits standard input, output and error, and finds in its environment
-
-  HOLDFAST_LOCK    the lock file, as an absolute path
-  HOLDFAST_FENCE   a number greater than that of every earlier holder. Hand it to
-                   what the command writes to: if that refuses a number smaller than
-                   the greatest it has seen, a writer who came too late does no harm.
-                   Readers (-shared) have none. With -also both variables have a
-                   line for each, in the order in which they were taken; so a path with
-                   a line break in it is refused then
-
-  HOLDFAST_PREDECESSOR
-                   JSON, {"holder": {...}, "how", "ended", "evidence", "note",
-                   "noted_at"}: who had the lock before; how that ended, one of
-                   released, died, taken for dead, unknown; and its last note (see
-                   holdfast help note). A session (holdfast hold) that was not ended by
-                   holdfast release has died, and "evidence" says of what. Empty if
-                   nothing is known; a line for each lock with -also
-
-  HOLDFAST_HELD    JSON, [{"path", "nonce", "pid"}]: the locks held by holdfast and by
-                   the processes above it. Whoever wants one of them again is refused
-                   at once, as long as that nonce is in the lock file
-
-  HOLDFAST_PERMIT  with -permits, the number of the permit, from 1 to N, which nobody else
-                   has at the same time: for a port, or a folder, of one's own
-
-With -permits N at most N commands run at a time. Each permit is a lock of its own, beside
-LOCK: of slots.lock, slots.permit-1.lock to slots.permit-N.lock. So a holder who was killed
-has given it back, and all that is said here of the lock file, and of the fence, is so of
-the permit. LOCK is the gate: who waits stands in its queue, first come, first served, and
-the first of them has whichever permit comes free first. "holdfast status LOCK" says who
-has the permits, and "holdfast list" has each in a line. A call without -permits is for all of
-LOCK: it waits for those who have permits, or with -try is refused, and nobody gets one
-meanwhile.
-
-Callers should all give the same N. If not, each takes one of the permits from 1 to their own
-N. So no more than the greatest N run, and who waits for the few keeps back whoever has come
-later. To change N, give another: nothing is taken from those who have a higher number.
-Who is stopped by Ctrl-Z while it waits (Linux) goes to the end of the queue when it goes
-on; by SIGSTOP, as the first, it keeps back those behind it.
-There are no permits of several locks, or of weight: one call has one permit, and a second
-one, below it, is refused. -also, -shared and -nested are refused, too.
-
-Every signal that can be caught is handed on to the command. A Ctrl-C, Ctrl-\ or Ctrl-Z
-of the terminal reaches the command by itself, and only once. Some signals are
-holdfast's own: SIGCHLD, SIGURG, SIGIO, SIGPROF, SIGPIPE, SIGXFSZ, and those that a
-program's own faults cause. SIGTSTP stops holdfast as well. During the wait SIGINT,
-SIGTERM, SIGHUP, SIGQUIT and SIGABRT end the wait, and the command is not run. Other
-signals are for the command, and ignored then.
-
-If holdfast is killed with SIGKILL, so is the command, on Linux and FreeBSD. A command
-that is set-user-ID or has file capabilities is not, nor is any on other systems.
-
-Processes that the command leaves behind, or that outlive it when it is killed, are not
-killed without -kill-tree. They keep the lock until the last of them has ended (Linux,
-on a local filesystem), by a descriptor that they inherit: the first free one from 3 on.
-A process that is not to keep the lock closes it ("./daemon 3>&- &"); or use -close.
-Where they can't keep the lock, and may go on writing, use the fence.
-
-If the lock is lost while the command runs, the exit code is 118, whatever the command's
-own was: others may have been at work at the same time. A lock is lost only if a hand
-removes the lock file or, on network filesystems, if its holder was cut off for hours.
-On a local filesystem the loss shows only at the end. Where holdfast looks while it
-holds (see holdfast doctor), the command is sent SIGTERM.
-
-exit codes:
-  the command's own, or 128+n if it died of signal n
-  64   wrong use, such as a folder as LOCK
-  75   the lock, or a permit, could not be had (somebody holds it, or the timeout
-       passed, or a process above holds it), and the command was not run; another code with
-       -conflict-exit-code
-  118  the lock was lost while the command ran
-  126  the command could not be executed
-  127  the command was not found
-  128+n  signal n came during the wait
-  1    anything else that went wrong
-
-examples:
-  holdfast run deploy.lock -- ./deploy production
-  holdfast run -timeout 10m -label "nightly sync" sync.lock -- rsync -a src/ dst/
-  holdfast run -try -conflict-exit-code 0 cron.lock -- ./job    # held is fine
-  holdfast run db.lock -- sh -c './load --fence "$HOLDFAST_FENCE" && ./check'
-  holdfast run -also assets.lock db.lock -- ./check    # both locks, or none
-  holdfast run -permits 4 slots.lock -- ./build    # four builds at a time on this machine
-`
-
-const statusSynopsis = "holdfast status [-json] LOCK"
-
-const statusHelp = `Tells who holds a lock, since when, whether they are alive, and how that is known; and
-who has its permits (holdfast run -permits). A lock of which somebody has a permit is held.
-Nothing is changed by looking, and nobody who waits for the lock is disturbed.
-
-  -json    one line: {"path", "state", "evidence", "holder": {...}}; state is one of
-           free, held, dead, unknown; there is no holder if there is no claim, or if
-           the holder has gone. "gone" is the claim of a holder who has gone, and whose
-           processes still have the lock. "shared" says that readers have it;
-           "processes" are the holders, where the kernel's list tells more than the
-           claim, and "stopped" says that one is stopped by a signal; "note" is what the
-           holder last said of its work, at "noted_at"; "last" is who had a free lock
-           last, as in HOLDFAST_PREDECESSOR (see holdfast help run); "waiters" are in the
-           order of the queue, with the time since when they wait (all three Linux).
-           "not_permitted" says that this user may not read the claim.
-           "fence" is the last number that a holder was given (see holdfast help run).
-           "permits" are those that somebody has: each with its "number" and what is here
-
-exit codes:
-  0    free
-  3    held: its holder is alive
-  4    dead: its holder is dead; whoever acquires the lock next takes it over
-  5    unknown: it can't be told; treated as held
-  64   wrong use, such as a folder as LOCK
-  1    anything that went wrong
-
-example:
-  holdfast status -json deploy.lock
-`
-
-const listSynopsis = "holdfast list [-waiting] [-json] DIR"
-
-const listHelp = `Tells of every lock below a folder what status tells of one: each lock file that
-has its LOCK.flock beside it, each LOCK.flock alone (a free lock), and each file
-named *.lock, save those of which status says "not a lock file" (a yarn.lock). An empty
-file is listed: who wants that lock waits for it. Symbolic links below DIR are not
-followed.
-
-  -waiting   also the waiters of each lock, below it, in the order of the queue
-  -json      one line for each lock, as they are found, each like that of status
-
-What can't be read is named on standard error, and the rest is listed.
-
-exit codes:
-  0    all was listed
-  64   wrong use
-  1    something could not be read, or DIR is not there
-
-example:
-  holdfast list -json data | jq 'select(.state == "dead") | .path'
-`
-
-const breakSynopsis = "holdfast break [-force NONCE] [-json] LOCK"
-
-const breakHelp = `Removes the lock file of a dead holder. This is seldom needed: whoever acquires the
-lock next takes it over anyway. When the holder is alive, or may be, nothing is
-changed.
-
-  -force NONCE   remove the lock file of a holder who may be alive or dead, if its
-                 claim has this nonce ("holdfast status -json" shows it). So you break
-                 the one holding that you looked at, and not the next. If that process
-                 lives after all, this does not end it, and two may come to work under
-                 one lock. Where somebody has the kernel lock there is nothing to
-                 break: end that process instead.
-  -json          one line, that of status -json for the lock as it was found, with
-                 "removed": true or false; also when it is refused
-
-exit codes:
-  0    removed, or there was nothing to remove
-  64   wrong use, such as a folder as LOCK
-  75   refused: the holder may be alive, or the claim has another nonce
-  1    anything that went wrong
-
-examples:
-  holdfast break deploy.lock
-  holdfast break -force 2FXC7MHQ5WZ3KJ6RTN4YPLVDB2 deploy.lock
-`
-
-const doctorSynopsis = "holdfast doctor [-json] DIR"
-
-const doctorHelp = `Checks what locks in a folder are worth: the filesystem, whether the kernel lock
-excludes between two descriptors and between two processes and is freed when its
-holder is killed, permissions, and what this system tells of processes. It works in
-a folder of its own inside DIR, which it removes.
-
-  -json    the report as one line
-
-exit codes:
-  0    kernel proof: the kernel says whether a holder lives
-  5    weaker: locks work, but liveness is judged by less; the report says by what
-  64   wrong use
-  1    locks do not work here, or DIR could not be examined
-
-example:
-  holdfast doctor data
-`
-
-const versionSynopsis = "holdfast version [-json]"
-
-const versionHelp = `Prints the version of holdfast, of the Go that built it, and the system.
-
-  -json    one line: {"version", "go", "os", "arch"}
-`
-
-const helpSynopsis = "holdfast help [COMMAND]"
-
-const helpHelp = `Explains a command, or lists them all.
-`
+// version prints which holdfast this is, as the Go tool recorded it.
+func (a *app) version(asJSON bool) (int, error) {
+	v := struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{"(unknown)", runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	if asJSON {
+		return a.print(v), nil
+	}
+	fmt.Fprintf(a.stdout, "holdfast %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+	return exitOK, nil
+}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/platform"
+	"github.com/spf13/cobra"
 )
 
 // A session is a lock that outlives the command that acquired it. A process of its own, the
@@ -27,102 +28,97 @@ import (
 // written, hold says so to the keeper. If the keeper's input ends before, the caller never
 // heard of the session, and the keeper gives up the lock, or the wait for it.
 
-// holdOptions is what a call of "holdfast hold" asks for.
+// holdOptions is what a call of "holdfast hold" asks for, and its keeper is told.
 type holdOptions struct {
-	owner   int  // 0: the process that started us
-	timed   bool // timeout was given
-	timeout time.Duration
-	sh      bool
-	path    string
+	OwnerPID int // 0: the process that started us
+	Owner    platform.Process
+	Timed    bool // timeout was given
+	Timeout  time.Duration
+	Sh       bool
+	Path     string
 }
 
-func (a *app) hold(args []string) int {
-	code := a.beginSession(args)
-	if code != exitOK && slices.ContainsFunc(args, isSh) {
-		// A shell takes the eval of nothing for a success, and would go on without the lock.
-		fmt.Fprintf(a.stdout, "(exit %d)\n", code)
-	}
-	return code
+func (a *app) holdCommand(parent *cobra.Command) {
+	var o holdOptions
+	c := a.command(parent, "hold", func(c *cobra.Command, args []string) (code int, err error) {
+		if o.Path, err = oneLock(args, &engines{}); err != nil {
+			return 0, err
+		}
+		if c.Flags().Changed("owner") && (o.OwnerPID <= 0 || o.OwnerPID > math.MaxInt32) {
+			return 0, misused("--owner %d is no pid", o.OwnerPID)
+		}
+		o.Timed = c.Flags().Changed("timeout")
+		return a.beginSession(o)
+	})
+	unbuffer(c)
+	c.Flags().IntVar(&o.OwnerPID, "owner", 0, "the process for whose life the lock is held: `PID`")
+	durationFlag(c.Flags(), &o.Timeout, "timeout", "w", "wait no longer than `D`; 0 does not wait")
+	c.Flags().BoolVar(&o.Sh, "sh", false, "print lines for the eval of a shell, instead of JSON")
 }
 
-// isSh reports whether an argument is the flag -sh, whatever else is wrong with the call.
-func isSh(arg string) bool {
-	name, _, _ := strings.Cut(arg, "=")
-	return name == "-sh" || name == "--sh"
+// failsEval has the eval of a shell fail, too, if hold does: a shell takes the eval of nothing
+// for a success, and would go on without the lock.
+func (a *app) failsEval(args []string) {
+	isSh := func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return name == "-sh" || name == "--sh"
+	}
+	if a.code != exitOK && len(args) > 0 && args[0] == "hold" && slices.ContainsFunc(args, isSh) {
+		fmt.Fprintf(a.unbuffered, "(exit %d)\n", a.code)
+	}
 }
 
-func (a *app) beginSession(args []string) int {
-	o, code, ok := a.parseHold(args)
-	if !ok {
-		return code
-	}
-	if err := checkSessions(); err != nil { // before anything is acquired
-		return a.fail(err)
-	}
+func (a *app) beginSession(o holdOptions) (int, error) {
 	if outputIsClosed() {
 		a.say("standard output is closed, or is /dev/null for reading and writing, so nobody would know the session's nonce; no session was begun")
 		a.more("hold prints one line, which names the session; >/dev/null is for those who don't want it")
-		return exitError
+		return exitError, nil
 	}
 	owner, err := o.identifyOwner()
 	if err != nil {
 		a.say(oneLine(err) + "; no session was begun")
-		return exitError
+		return exitError, nil
 	}
-	if o.sh && o.owner == 0 && printsInto(owner.PID) {
+	if o.Sh && o.OwnerPID == 0 && printsInto(owner.PID) {
 		// The shell that evals this would go on when the lock is free again.
 		a.say(fmt.Sprintf("the owner would be pid %d, which started this holdfast, and what it reports is for another process; no session was begun", owner.PID))
-		a.more("-owner PID names the owner, such as -owner $$ for the shell")
-		return exitError
+		a.more("--owner PID names the owner, such as --owner $$ for the shell")
+		return exitError, nil
 	}
-	if why := passing(owner.PID); why != "" && o.owner == 0 {
+	if why := passing(owner.PID); why != "" && o.OwnerPID == 0 {
 		a.say(fmt.Sprintf("warning: the owner is pid %d, which started this holdfast, and seems to be about to end: %s", owner.PID, why))
-		a.more("the lock is free when it ends; -owner PID names another process, such as -owner $$ for a shell")
+		a.more("the lock is free when it ends; --owner PID names another process, such as --owner $$ for a shell")
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, caughtSignals()...)
 	defer signal.Stop(signals)
 	ignorePipes() // a report that nobody reads is an error like any other
-	k, err := startKeeper(owner, args)
+	o.Owner = owner
+	k, err := startKeeper(o)
 	if err != nil {
-		return a.fail(fmt.Errorf("starting the keeper: %w", err))
+		return 0, fmt.Errorf("starting the keeper: %w", err)
 	}
-	return a.begin(k, signals)
-}
-
-func (a *app) parseHold(args []string) (o holdOptions, code int, ok bool) {
-	flags := newFlags("hold")
-	flags.IntVar(&o.owner, "owner", 0, "")
-	duration(flags, &o.timeout, "timeout")
-	flags.BoolVar(&o.sh, "sh", false, "")
-	if o.path, code, ok = a.parseOne(flags, args, "LOCK"); !ok {
-		return o, code, false
-	}
-	o.timed = isSet(flags, "timeout")
-	if isSet(flags, "owner") && (o.owner <= 0 || o.owner > math.MaxInt32) {
-		return o, a.misuse("hold", fmt.Sprintf("-owner %d is no pid", o.owner)), false
-	}
-	return o, exitOK, true
+	return a.begin(k, signals), nil
 }
 
 // identifyOwner finds the owner of the session to be.
 func (o *holdOptions) identifyOwner() (platform.Process, error) {
-	pid := o.owner
+	pid := o.OwnerPID
 	if pid == 0 {
 		pid = os.Getppid()
 		switch {
 		case pid <= 0:
-			return platform.Process{}, errors.New("the process that started holdfast can't be seen from here, so -owner must name the owner")
+			return platform.Process{}, errors.New("the process that started holdfast can't be seen from here, so --owner must name the owner")
 		case pid == 1 && !isShell(platform.ProgramOf(1)): // it adopts orphans
-			return platform.Process{}, errors.New("the process that started holdfast has ended, so -owner must name the owner")
+			return platform.Process{}, errors.New("the process that started holdfast has ended, so --owner must name the owner")
 		}
 	}
-	if pid == os.Getpid() { // as "exec holdfast hold -owner $$" has it
+	if pid == os.Getpid() { // as "exec holdfast hold --owner $$" has it
 		return platform.Process{}, fmt.Errorf("the owner, pid %d, is this holdfast itself, which ends now", pid)
 	}
 	owner, err := platform.Identify(pid)
 	// On Windows the pid of a parent that has ended may be another's by now.
-	if errors.Is(err, os.ErrProcessDone) || o.owner == 0 && runtime.GOOS == "windows" && owner.Start > platform.Self().Start {
+	if errors.Is(err, os.ErrProcessDone) || o.OwnerPID == 0 && runtime.GOOS == "windows" && owner.Start > platform.Self().Start {
 		return owner, fmt.Errorf("the owner, pid %d, has ended already", pid)
 	}
 	return owner, err
@@ -144,18 +140,18 @@ type keeper struct {
 	says   *bufio.Reader
 }
 
-// startKeeper starts this program again, with the same arguments, in a session of its own
-// and without any file of the caller's.
-func startKeeper(owner platform.Process, args []string) (*keeper, error) {
+// startKeeper starts this program again, in a session of its own and without any file of the
+// caller's.
+func startKeeper(o holdOptions) (*keeper, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	id, err := json.Marshal(owner)
+	options, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, append([]string{keeperName, string(id)}, args...)...)
+	cmd := exec.Command(exe, keeperName, string(options))
 	if cmd.SysProcAttr, err = detached(); err != nil {
 		return nil, err
 	}

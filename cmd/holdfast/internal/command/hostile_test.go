@@ -26,11 +26,11 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 	testkit.Check(t, err)
 	write(t, path, string(claim))
 	for _, args := range [][]string{
-		{"status", path}, {"list", dir}, {"break", path}, {"break", "-force", "x", path},
-		{"run", "-try", path, "--", "true"}, {"run", "-timeout", "1ns", path, "--", "true"},
+		{"status", path}, {"list", dir}, {"break", path}, {"break", "--force", "x", path},
+		{"run", "--try", path, "--", "true"}, {"run", "--timeout", "1ns", path, "--", "true"},
 		{"status", path + "/x"}, {"list", path}, {"doctor", dir}, {"help", "\x1b"}, {"\x1b"}, {"run", path, "-\x1b"},
 		{"run", filepath.Join(dir, "free"), "--", "no\x1bcommand"},
-		{"break", "-force", "n" + evil, path},
+		{"break", "--force", "n" + evil, path},
 	} {
 		_, stdout, stderr := holdfast(t, args...)
 		wantClean(t, stdout)

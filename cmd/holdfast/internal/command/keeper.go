@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
-	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
@@ -19,8 +19,8 @@ import (
 // keeperName is the command by which hold starts the keeper of a session.
 const keeperName = "session-keeper"
 
-// session is a lock that is kept for an owner.
-type session struct {
+// keeping is a lock that is kept for an owner.
+type keeping struct {
 	held  *lock.FileHold
 	owner int
 	watch *platform.Exit
@@ -28,21 +28,18 @@ type session struct {
 }
 
 // keep is the keeper: it acquires the lock, reports to hold, and keeps the lock until the
-// session ends. Its arguments are the owner, and those of hold.
+// session ends. Its argument is what hold was asked for.
 func (a *app) keep(args []string) int {
 	// Output that nobody reads any more must not end the session.
 	ignorePipes()
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, caughtSignals()...)
 	asked := releaseRequests() // before the claim tells others of us
-	var owner platform.Process
-	if len(args) == 0 || json.Unmarshal([]byte(args[0]), &owner) != nil {
+	var o holdOptions
+	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &o) != nil {
 		return exitUsage
 	}
-	o, code, ok := a.parseHold(args[1:])
-	if !ok {
-		return code
-	}
+	owner := o.Owner
 	watch, err := platform.WatchExit(owner)
 	if errors.Is(err, os.ErrProcessDone) {
 		err = ownerEnded(owner.PID)
@@ -64,18 +61,20 @@ func (a *app) keep(args []string) int {
 		case <-taken:
 		}
 	}()
-	run := runOptions{timed: o.timed, timeout: o.timeout, conflict: exitNotHad, locks: []string{o.path}, undone: "no session was begun"}
+	run := runOptions{timed: o.Timed, timeout: o.Timeout, conflict: exitNotHad, locks: []string{o.Path}, undone: "no session was begun"}
 	begun := "a session"
 	if program := platform.ProgramOf(owner.PID); program != "" && isName(program) {
 		begun = "begun by " + program
 	}
-	file := lock.File{Path: o.path, Cmd: begun, OwnerPID: owner.PID}
+	file := lock.File{Path: o.Path, Cmd: begun, OwnerPID: owner.PID}
+	began := time.Now()
+	run.asks = func(ctx context.Context) ([]hold, error) { return run.acquire(ctx, files{file}, time.Since(began)) }
 	held, code, ok := a.take(ctx, run, files{file}, signals)
 	close(taken)
 	if !ok {
 		return code
 	}
-	s := &session{held[0].(*lock.FileHold), owner.PID, watch, asked}
+	s := &keeping{held[0].(*lock.FileHold), owner.PID, watch, asked}
 	report, err := s.prepare(o)
 	if err != nil {
 		_ = s.held.ReleaseUnused()
@@ -112,7 +111,7 @@ func (a *app) awaitHold(signals chan<- os.Signal) (established, abandoned <-chan
 }
 
 // prepare makes the session reachable, and returns what its caller is told of it.
-func (s *session) prepare(o holdOptions) (report string, err error) {
+func (s *keeping) prepare(o holdOptions) (report string, err error) {
 	fence, err := s.held.Fence()
 	if err != nil {
 		return "", err
@@ -121,11 +120,10 @@ func (s *session) prepare(o holdOptions) (report string, err error) {
 		return "", err
 	}
 	r := sessionReport{s.held.Path(), s.held.Info().Nonce, fence, os.Getpid(), s.owner}
-	if o.sh {
+	if o.Sh {
 		return r.shell(s.held.Environ(os.Environ())), nil
 	}
-	line, err := plainjson.Line(r)
-	return string(line), err
+	return jsonLine(r)
 }
 
 // sessionReport is what hold prints.
@@ -159,7 +157,7 @@ func (r sessionReport) shell(environ []string) string {
 }
 
 // run keeps the lock until something ends the session, and records what that was.
-func (s *session) run(established, abandoned <-chan struct{}, signals <-chan os.Signal) int {
+func (s *keeping) run(established, abandoned <-chan struct{}, signals <-chan os.Signal) int {
 	for {
 		var err error
 		select {

@@ -4,36 +4,48 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/ledger"
+	"github.com/spf13/cobra"
 )
 
-// ledgerFlags adds the flags that say which ledger is meant, and how to write to it.
-func ledgerFlags(flags *flag.FlagSet, writes bool) func(dir string) (ledger.Ledger, error) {
+// ledgerCommand makes a command about the ledger in a folder, its first argument, with the flags
+// that say which ledger is meant, and, if it writes, how to write to it.
+func (a *app) ledgerCommand(parent *cobra.Command, name string, writes bool, run func(l ledger.Ledger, dir string, rest []string) (int, error)) *cobra.Command {
 	var l ledger.Ledger
-	prefix := flags.String("prefix", ledger.DefaultPrefix, "")
+	c := a.command(parent, name, func(c *cobra.Command, args []string) (_ int, err error) {
+		if len(args) == 0 {
+			return 0, misused("DIR is missing")
+		}
+		at := l
+		at.Dir = args[0]
+		switch {
+		case !c.Flags().Changed("prefix"): // the first writer has chosen one
+			if at.Prefix, err = ledger.PrefixOf(args[0]); err != nil {
+				return a.failLedger(err), nil
+			}
+		case at.Prefix == "":
+			at.Prefix = ledger.NoPrefix
+		}
+		if writes && c.Flags().Changed("timeout") {
+			at.Timeout = max(at.Timeout, time.Nanosecond) // where 0 means the default
+		}
+		code, err := run(at, args[0], args[1:])
+		var misuse usageError
+		if err != nil && !errors.As(err, &misuse) {
+			return a.failLedger(err), nil
+		}
+		return code, err
+	})
+	c.Flags().StringVar(&l.Prefix, "prefix", "", "how the names of event files begin: `P`")
 	if writes {
-		flags.StringVar(&l.AgentID, "agent", "", "")
-		duration(flags, &l.Timeout, "timeout")
+		c.Flags().StringVar(&l.AgentID, "agent", "", "who appends, for others: `ID`; host and pid without it")
+		durationFlag(c.Flags(), &l.Timeout, "timeout", "", "wait for the ledger's lock, `D`; 5s without it")
 	}
-	return func(dir string) (_ ledger.Ledger, err error) {
-		l.Dir, l.Prefix = dir, *prefix
-		if isSet(flags, "timeout") {
-			l.Timeout = max(l.Timeout, time.Nanosecond) // where 0 means the default
-		}
-		if *prefix == "" {
-			l.Prefix = ledger.NoPrefix
-		}
-		if !isSet(flags, "prefix") { // the first writer has chosen one
-			l.Prefix, err = ledger.PrefixOf(dir)
-		}
-		return l, err
-	}
+	return c
 }
 
 // sequence is what appending and head print.
@@ -41,47 +53,80 @@ type sequence struct {
 	Sequence int64 `json:"sequence"`
 }
 
-func (a *app) ledgerAppend(args []string) int {
-	flags := newFlags("ledger append")
-	expected := flags.Int64("if-sequence", 0, "")
-	at := ledgerFlags(flags, true)
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	if flags.NArg() == 0 {
-		return a.misuse(flags.Name(), "DIR is missing")
-	}
-	if isSet(flags, "if-sequence") && *expected < 0 {
-		return a.misuse(flags.Name(), fmt.Sprintf("-if-sequence %d is negative; 0 is an empty ledger", *expected))
-	}
-	events, err := a.events(flags.Args()[1:])
-	if err != nil {
-		a.say("reading events: " + oneLine(err))
-		return exitUsage
-	}
-	if len(events) == 0 {
-		return a.misuse(flags.Name(), "there is no EVENT, nor one on standard input")
-	}
-	l, err := at(flags.Arg(0))
-	if err != nil {
-		return a.failLedger(err)
-	}
-	var last int64
-	switch {
-	case !isSet(flags, "if-sequence"):
-		last, err = l.AppendBatch(context.Background(), events)
-	case len(events) == 1:
-		last, err = l.AppendIfSequence(context.Background(), events[0], *expected)
-	default:
-		err = l.Locked(context.Background(), func(_ context.Context, w *ledger.Writer) (err error) {
-			last, err = w.AppendIfSequence(*expected, events...)
-			return err
+func (a *app) ledgerCommands(parent *cobra.Command) {
+	a.ledgerAppendCommand(parent)
+	var after int64
+	reads := func(name string, run func(l ledger.Ledger) (int, error)) {
+		c := a.ledgerCommand(parent, name, false, func(l ledger.Ledger, dir string, rest []string) (int, error) {
+			if after < 0 || len(rest) > 0 {
+				return 0, misused("one DIR is wanted, and --after is not negative")
+			}
+			return run(l)
 		})
+		if name != "ledger head" {
+			c.Flags().Int64Var(&after, "after", 0, "only those behind number `N`")
+		}
 	}
-	if err != nil {
-		return a.failLedger(err)
-	}
-	return a.print(sequence{last})
+	reads("ledger read", func(l ledger.Ledger) (code int, _ error) {
+		for event, err := range l.Events(after) {
+			if err == nil {
+				err = writeJSON(a.stdout, struct {
+					sequence
+					Event json.RawMessage `json:"event"`
+				}{sequence{event.Sequence}, event.Data})
+			}
+			if err != nil {
+				code = a.failLedger(err)
+			}
+		}
+		return code, nil
+	})
+	reads("ledger head", func(l ledger.Ledger) (int, error) {
+		head, err := l.Sequence()
+		if err != nil {
+			return 0, err
+		}
+		return a.print(sequence{head}), nil
+	})
+	a.ledgerVerifyCommand(parent)
+	reads("ledger export", func(l ledger.Ledger) (int, error) { return a.ledgerExport(l, after) })
+}
+
+func (a *app) ledgerAppendCommand(parent *cobra.Command) {
+	var expected int64
+	var c *cobra.Command
+	c = a.ledgerCommand(parent, "ledger append", true, func(l ledger.Ledger, _ string, rest []string) (int, error) {
+		conditional := c.Flags().Changed("if-sequence")
+		if conditional && expected < 0 {
+			return 0, misused("--if-sequence %d is negative; 0 is an empty ledger", expected)
+		}
+		events, err := a.events(rest)
+		switch {
+		case err != nil:
+			a.say("reading events: " + oneLine(err))
+			return exitUsage, nil
+		case len(events) == 0:
+			return 0, misused("there is no EVENT, nor one on standard input")
+		}
+		var last int64
+		switch {
+		case !conditional:
+			last, err = l.AppendBatch(context.Background(), events)
+		case len(events) == 1:
+			last, err = l.AppendIfSequence(context.Background(), events[0], expected)
+		default:
+			err = l.Locked(context.Background(), func(_ context.Context, w *ledger.Writer) (err error) {
+				last, err = w.AppendIfSequence(expected, events...)
+				return err
+			})
+		}
+		if err != nil {
+			return 0, err
+		}
+		return a.print(sequence{last}), nil
+	})
+	c.Flags().SetInterspersed(false) // an event may be a negative number
+	c.Flags().Int64Var(&expected, "if-sequence", 0, "append only if the last event is number `N`")
 }
 
 // events are the arguments, or else all JSON values on standard input.
@@ -101,71 +146,6 @@ func (a *app) events(args []string) (events [][]byte, err error) {
 		}
 		events = append(events, event)
 	}
-}
-
-// parseAfter reads the arguments of what prints the events behind a number.
-func (a *app) parseAfter(name string, args []string) (l ledger.Ledger, after int64, code int, ok bool) {
-	flags := newFlags(name)
-	flags.Int64Var(&after, "after", 0, "")
-	at := ledgerFlags(flags, false)
-	dir, code, ok := a.parseOne(flags, args, "DIR")
-	if !ok {
-		return l, 0, code, false
-	}
-	if after < 0 {
-		return l, 0, a.misuse(name, fmt.Sprintf("-after %d is negative", after)), false
-	}
-	l, err := at(dir)
-	if err != nil {
-		return l, 0, a.failLedger(err), false
-	}
-	return l, after, exitOK, true
-}
-
-func (a *app) ledgerRead(args []string) int {
-	l, after, code, ok := a.parseAfter("ledger read", args)
-	if !ok {
-		return code
-	}
-	code = exitOK
-	for event, err := range l.Events(after) {
-		if err == nil {
-			err = writeJSON(a.stdout, struct {
-				sequence
-				Event json.RawMessage `json:"event"`
-			}{sequence{event.Sequence}, event.Data})
-		}
-		if err != nil {
-			code = a.failLedger(err)
-		}
-	}
-	return code
-}
-
-func (a *app) ledgerHead(args []string) int {
-	flags := newFlags("ledger head")
-	at := ledgerFlags(flags, false)
-	dir, code, ok := a.parseOne(flags, args, "DIR")
-	if !ok {
-		return code
-	}
-	l, err := at(dir)
-	if err != nil {
-		return a.failLedger(err)
-	}
-	head, err := l.Sequence()
-	if err != nil {
-		return a.failLedger(err)
-	}
-	return a.print(sequence{head})
-}
-
-// print writes one line of JSON.
-func (a *app) print(v any) int {
-	if err := writeJSON(a.stdout, v); err != nil {
-		return a.fail(err)
-	}
-	return exitOK
 }
 
 // failLedger says why nothing was done, and returns the exit code for it.

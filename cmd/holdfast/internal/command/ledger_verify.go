@@ -10,63 +10,57 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock/claims"
 	"github.com/holdfast-go/holdfast/lock/ledger"
+	"github.com/spf13/cobra"
 )
 
-func (a *app) ledgerVerify(args []string) int {
-	flags := newFlags("ledger verify")
-	asJSON := flags.Bool("json", false, "")
-	at := ledgerFlags(flags, false)
-	dir, code, ok := a.parseOne(flags, args, "DIR")
-	if !ok {
-		return code
-	}
-	l, err := at(dir)
-	if err != nil {
-		return a.failLedger(err)
-	}
-	p := a.progress(l)
-	events, wrong, harmless := 0, 0, 0
-	for problem, err := range (&claims.Manager{Dir: dir, Ledger: l}).Verify(func(e ledger.Event) {
-		events++
-		p.at(e.Sequence)
-	}) {
+func (a *app) ledgerVerifyCommand(parent *cobra.Command) {
+	var asJSON *bool
+	c := a.ledgerCommand(parent, "ledger verify", false, func(l ledger.Ledger, dir string, rest []string) (int, error) {
+		if len(rest) > 0 {
+			return 0, misused("one DIR is wanted, not %d", 1+len(rest))
+		}
+		p := a.progress(l)
+		events, wrong, harmless := 0, 0, 0
+		for problem, err := range (&claims.Manager{Dir: dir, Ledger: l}).Verify(func(e ledger.Event) {
+			events++
+			p.at(e.Sequence)
+		}) {
+			p.clear()
+			switch {
+			case err != nil:
+				return 0, err
+			case problem.Harmless():
+				harmless++
+			default:
+				wrong++
+			}
+			if *asJSON {
+				err = writeJSON(a.stdout, problem)
+			} else {
+				_, err = fmt.Fprintf(a.stdout, "%s: %s\n  next: %s\n", visible(problem.Path), visible(problem.What), visible(problem.Next))
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
 		p.clear()
-		switch {
-		case err != nil:
-			return a.failLedger(err)
-		case problem.Harmless():
-			harmless++
-		default:
-			wrong++
+		code := exitOK
+		if wrong > 0 {
+			code = exitDamaged
 		}
 		if *asJSON {
-			err = writeJSON(a.stdout, problem)
-		} else {
-			_, err = fmt.Fprintf(a.stdout, "%s: %s\n  next: %s\n", visible(problem.Path), visible(problem.What), visible(problem.Next))
+			return code, nil
 		}
-		if err != nil {
-			return a.fail(err)
-		}
-	}
-	p.clear()
-	if !*asJSON {
 		_, err := fmt.Fprintf(a.stdout, "events that are whole: %d; problems: %d; files that do no harm: %d\n", events, wrong, harmless)
-		if err != nil {
-			return a.fail(err)
-		}
-	}
-	if wrong > 0 {
-		return exitDamaged
-	}
-	return exitOK
+		return code, err
+	})
+	unbuffer(c)
+	asJSON = jsonFlag(c)
 }
 
-func (a *app) ledgerExport(args []string) int {
-	l, after, code, ok := a.parseAfter("ledger export", args)
-	if !ok {
-		return code
-	}
+func (a *app) ledgerExport(l ledger.Ledger, after int64) (int, error) {
 	p := a.progress(l)
+	defer p.clear()
 	if isTerminal(os.Stdout) {
 		p.terminal = nil // the events themselves show it
 	}
@@ -78,18 +72,16 @@ func (a *app) ledgerExport(args []string) int {
 			p.clear()
 			a.say(oneLine(err))
 			a.more("nothing behind that is exported; \"holdfast ledger verify\" says what to do")
-			return exitDamaged
+			return exitDamaged, nil
 		case err == nil:
 			err = writeJSON(a.stdout, json.RawMessage(event.Data))
 		}
 		if err != nil {
-			p.clear()
-			return a.failLedger(err)
+			return 0, err
 		}
 		p.at(event.Sequence)
 	}
-	p.clear()
-	return exitOK
+	return exitOK, nil
 }
 
 // progress tells a person at a terminal how far a command is that reads a whole ledger.

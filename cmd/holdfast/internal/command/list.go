@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -15,67 +14,60 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/spf13/cobra"
 )
 
-// list tells of every lock below a folder.
-func (a *app) list(args []string) int {
-	flags := newFlags("list")
-	asJSON := flags.Bool("json", false, "")
-	waiting := flags.Bool("waiting", false, "")
-	conn := a.databaseFlag(flags)
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	all, leave, code, ok := a.toList(flags, *conn)
-	if !ok {
-		return code
-	}
-	defer leave()
-	show, finish := a.table(*waiting)
-	if *asJSON {
-		show, finish = a.jsonLines()
-	}
-	// One lock that can't be read must not hide the others.
-	failed := 0
-	for status, err := range all {
+// listCommand tells of every lock below a folder, or in a database.
+func (a *app) listCommand(parent *cobra.Command) {
+	var asJSON, waiting *bool
+	var e *engines
+	c := a.command(parent, "list", func(_ *cobra.Command, args []string) (int, error) {
+		all, leave, err := toList(e, args)
 		if err != nil {
-			a.fail(err)
-			failed++
-		} else if err := show(status); err != nil {
-			return a.fail(err)
+			return 0, err
 		}
-	}
-	if err := finish(failed); err != nil {
-		return a.fail(err)
-	}
-	if failed > 0 {
-		return exitError
-	}
-	return exitOK
+		defer leave()
+		show, finish := a.table(*waiting)
+		if *asJSON {
+			show, finish = func(s lock.Status) error { return writeJSON(a.stdout, s) }, func(int) error { return nil }
+		}
+		// One lock that can't be read must not hide the others.
+		failed := 0
+		for status, err := range all {
+			if err != nil {
+				a.fail(err)
+				failed++
+			} else if err := show(status); err != nil {
+				return 0, err
+			}
+		}
+		return min(failed, exitError), finish(failed)
+	})
+	waiting = c.Flags().Bool("waiting", false, "also the waiters of each, in their order")
+	asJSON = jsonFlag(c)
+	e = engineFlags(c)
 }
 
-// toList returns the locks that "holdfast list" is to tell of, below a folder or in a
-// database, and what to call when that is done.
-func (a *app) toList(flags *flag.FlagSet, conn *string) (all iter.Seq2[lock.Status, error], leave func(), code int, ok bool) {
-	if conn != nil {
-		if flags.NArg() > 0 {
-			return nil, nil, a.misuse("list", "with -pg there is no DIR: all locks of the database are listed"), false
+// toList returns the locks that "holdfast list" is to tell of, and what to call when that is done.
+func toList(e *engines, args []string) (all iter.Seq2[lock.Status, error], leave func(), err error) {
+	if e.inServer() {
+		if len(args) > 0 {
+			return nil, nil, misused("of a database there is no DIR: all its locks are listed")
 		}
-		d, code, ok := a.database("list", *conn, "holdfast list")
-		if !ok {
-			return nil, nil, code, false
+		d, err := e.connect("holdfast list")
+		if err != nil {
+			return nil, nil, err
 		}
-		return d.List(context.Background()), d.Close, exitOK, true
+		return d.List(context.Background()), d.Close, nil
 	}
-	dir, code, ok := a.one(flags, "DIR")
-	if !ok {
-		return nil, nil, code, false
+	dir, err := oneOf(args, "DIR", ".")
+	if err == nil {
+		dir, err = folder(dir)
 	}
-	dir, err := folder(dir)
 	if err != nil {
-		return nil, nil, a.fail(err), false
+		return nil, nil, err
 	}
-	return asWholes(lock.List(context.Background(), dir)), func() {}, exitOK, true
+	return asWholes(lock.List(context.Background(), dir)), func() {}, nil
 }
 
 // folder returns the path of a folder that is there. It follows a symbolic link to one, as
@@ -91,12 +83,6 @@ func folder(dir string) (string, error) {
 		return "", &fs.PathError{Op: "open", Path: dir, Err: errors.New("not a folder")}
 	}
 	return filepath.EvalSymlinks(dir)
-}
-
-// jsonLines writes one object a line, as they come: app.main has put a buffer
-// before the output.
-func (a *app) jsonLines() (show func(lock.Status) error, finish func(int) error) {
-	return func(s lock.Status) error { return writeJSON(a.stdout, s) }, func(int) error { return nil }
 }
 
 // maxLabel is how much of a holder's label a table shows.
@@ -150,10 +136,7 @@ func (a *app) table(waiting bool) (show func(lock.Status) error, finish func(fai
 		if waiting {
 			fmt.Fprintf(w, "; %d waiting", waiters)
 		}
-		if failed > 0 {
-			fmt.Fprintf(w, "; %d not read", failed)
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(w, notRead(failed))
 		return w.Flush()
 	}
 	return show, finish

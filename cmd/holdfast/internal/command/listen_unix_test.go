@@ -33,7 +33,7 @@ func socketPath(t *testing.T) string {
 // startSocket starts a server at a socket, and waits until it listens.
 func startSocket(t *testing.T, path, dir string) *process {
 	t.Helper()
-	p, at := startServe(t, "-addr", "unix:"+path, dir)
+	p, at := startServe(t, "--addr", "unix:"+path, dir)
 	if at != "unix:"+path {
 		t.Fatalf("it listens on %s, want unix:%s", at, path)
 	}
@@ -78,7 +78,7 @@ func TestServe_Socket(t *testing.T) {
 	wantAnswer(t, path)
 
 	// A living server is left alone.
-	_, stderr := wantCode(t, exitError, "serve", "-addr", "unix:"+path, dir)
+	_, stderr := wantCode(t, exitError, "serve", "--addr", "unix:"+path, dir)
 	wantText(t, stderr, "a server listens at "+path, "holdfast serve", "end that process")
 	wantAnswer(t, path)
 	p.cmd.Process.Signal(syscall.SIGTERM)
@@ -109,7 +109,7 @@ func TestServe_SocketOfOthers(t *testing.T) {
 		t.Helper()
 		before, err := os.Lstat(path)
 		testkit.Check(t, err)
-		_, stderr := wantCode(t, exitError, "serve", "-addr", "unix:"+path, dir)
+		_, stderr := wantCode(t, exitError, "serve", "--addr", "unix:"+path, dir)
 		wantText(t, stderr, path, hint)
 		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
 			t.Errorf("%s: it is another file: %v", hint, err)
@@ -127,7 +127,7 @@ func TestServe_SocketOfOthers(t *testing.T) {
 	other.Close()
 
 	long := filepath.Join(t.TempDir(), strings.Repeat("l", 120))
-	_, stderr := wantCode(t, exitError, "serve", "-addr", "unix:"+long, dir)
+	_, stderr := wantCode(t, exitError, "serve", "--addr", "unix:"+long, dir)
 	wantText(t, stderr, "some 100 bytes")
 	wantNothingBeside(t, long)
 
@@ -141,7 +141,7 @@ func TestServe_SocketOfOthers(t *testing.T) {
 
 func TestServe_SocketJSON(t *testing.T) {
 	path := socketPath(t)
-	p := start(t, "serve", "-json", "-addr", "unix:"+path, t.TempDir())
+	p := start(t, "serve", "--json", "--addr", "unix:"+path, t.TempDir())
 	if !p.lines.Scan() {
 		t.Fatal(p.output())
 	}

@@ -22,17 +22,19 @@ type locks interface {
 	// permits are those of a lock that are held, by their numbers. With an error come those that
 	// could be read.
 	permits(ctx context.Context, name string) ([]permit, error)
-	// awaitPermit returns when nobody has a permit. If try is set it returns at once, with a
-	// *lock.LockedError if it is held.
-	awaitPermit(ctx context.Context, name string, p permit, try bool) error
+	// await returns when nobody has a lock, or, of its name, a permit. If try is set it returns
+	// at once, with a *lock.LockedError if it is held.
+	await(ctx context.Context, name string, try bool) error
 	words() *words
 }
 
 // words are what people are told of a lock, and what depends on where it is.
 type words struct {
+	flag      string // of a server
 	process   string // what a pid is one of
 	from      string // what leads to the host
 	byList    string // behind processes with nothing but the pid known
+	right     string // what would let this user end a session
 	nobody    string // nothing is known
 	advice    func(lock.Status) []string
 	lost      string // what is seen of a loss

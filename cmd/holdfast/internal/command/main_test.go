@@ -102,7 +102,7 @@ func role(t *testing.T, name string, args ...string) []string {
 // holdLock has a holdfast hold a lock until its input ends.
 func holdLock(t *testing.T, path string) *process {
 	t.Helper()
-	p := start(t, append([]string{"run", "-label", "the holder", path, "--"}, role(t, "hold")...)...)
+	p := start(t, append([]string{"run", "--label", "the holder", path, "--"}, role(t, "hold")...)...)
 	p.expect("ready")
 	return p
 }

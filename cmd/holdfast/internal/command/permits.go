@@ -204,11 +204,11 @@ type sessionLocks struct{ *database }
 func (d *database) engine(name string) (lock.Locker, lock.Key) { return sessionLocks{d}, keyOf(name) }
 
 func (s sessionLocks) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return s.held(key)(s.Database.Acquire(ctx, key))
+	return s.held(key)(s.server.Acquire(ctx, key))
 }
 
 func (s sessionLocks) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return s.held(key)(s.Database.TryAcquire(ctx, key))
+	return s.held(key)(s.server.TryAcquire(ctx, key))
 }
 
 func (s sessionLocks) held(key lock.Key) func(lock.Hold, error) (lock.Hold, error) {
@@ -237,28 +237,23 @@ func (d *database) permits(ctx context.Context, name string) (all []permit, err 
 	return out(all), nil
 }
 
-// wrongPermits reads the flag -permits, and says what is wrong with it.
-func (o *runOptions) wrongPermits(text string) (wrong string) {
-	most := maxPermits
-	if o.conn != nil {
-		most = maxDatabasePermits
+// wrongPermits says what is wrong with the flag --permits.
+func (o *runOptions) wrongPermits() error {
+	most, why := maxPermits, ""
+	if o.engines.inServer() {
+		most, why = maxDatabasePermits, " in a database, as who waits has a connection for each"
 	}
-	n, err := strconv.Atoi(text)
 	switch {
-	case err != nil || n < 1 || n > most:
-		wrong = fmt.Sprintf("-permits %s is no number of permits: they go from 1 to %d", visible(text), most)
-		if o.conn != nil {
-			wrong += " in a database, as who waits has a connection for each"
-		}
+	case o.permits < 1 || o.permits > most:
+		return misused("--permits %d is no number of permits: they go from 1 to %d%s", o.permits, most, why)
 	case o.shared:
-		wrong = "-permits and -shared exclude each other: one permit has one holder"
+		return misused("--permits and --shared exclude each other: one permit has one holder")
 	case o.nested:
-		wrong = "-permits and -nested exclude each other: a second permit is refused, as two who each wait for one would wait for each other"
+		return misused("--permits and --nested exclude each other: a second permit is refused, as two who each wait for one would wait for each other")
 	case len(o.locks) > 1:
-		wrong = "-permits and -also exclude each other: one call has one permit"
+		return misused("--permits and --also exclude each other: one call has one permit")
 	}
-	o.permits = n
-	return wrong
+	return nil
 }
 
 // noPermit says why a permit could not be acquired.
@@ -292,9 +287,9 @@ func (words *words) describePermits(w io.Writer, all []permit) {
 	for _, p := range all {
 		_, who := words.holder(p.Status)
 		if p.Info != nil {
-			who += ", since " + since(p.Info)
+			who += ", since " + moment(p.Info.CreatedAt)
 		}
-		fmt.Fprintf(w, "  %-9s %s\n", "permit "+strconv.Itoa(p.Number), who)
+		line(w, "permit "+strconv.Itoa(p.Number), who)
 	}
 }
 

@@ -16,37 +16,40 @@ import (
 
 // notRun are the recipes that can't be run here, by how they begin, and why.
 var notRun = map[string]string{
-	"go install ":                          "fetches what has been published",
-	"go get ":                              "fetches what has been published",
-	"sh tests/all.sh":                      "runs this test",
-	"holdfast serve ":                      "goes on until a signal comes; see TestServe",
-	"holdfast watch ":                      "goes on until a signal comes; see TestWatch_Lines",
-	"curl -s ":                             "asks a server; see TestServe",
-	"holdfast claim reap -every 30s proof": "goes on until a signal comes; see TestClaimReapEvery",
-	"holdfast run -pg":                     "needs another program; see TestRecipes of lock/pg/cmd/holdfast",
+	"go install ":                           "fetches what has been published",
+	"go get ":                               "fetches what has been published",
+	"sh tests/all.sh":                       "runs this test",
+	"holdfast serve ":                       "goes on until a signal comes; see TestServe",
+	"holdfast watch ":                       "goes on until a signal comes; see TestWatch_Lines",
+	"curl -s ":                              "asks a server; see TestServe",
+	"holdfast claim reap --every 30s proof": "goes on until a signal comes; see TestClaimReapEvery",
+	"holdfast run --pg":                     "needs a server; see TestRecipes of cmd/holdfast",
+	"holdfast run --etcd":                   "needs a cluster; see TestEtcd of cmd/holdfast",
+	"holdfast status --pg":                  "needs a server; see TestRecipes of cmd/holdfast",
+	"PGSERVICE=app ":                        "needs a server; see TestRecipes of cmd/holdfast",
 }
 
 // recipeNeeds is what has been done before a recipe of help: who reads it has a ledger, or
 // a claim. Those of the README stand one behind the other, and need nothing.
 var recipeNeeds = map[string]string{
 	"holdfast ledger read":             `holdfast ledger append proof '{"type":"lock_acquired"}' '{"type":"x"}'`,
-	"holdfast ledger append -if-seque": "holdfast ledger append proof 1",
+	"holdfast ledger append --if-sequ": "holdfast ledger append proof 1",
 	"n=$(holdfast ledger head":         "holdfast ledger append proof 1",
 	"holdfast ledger verify":           "holdfast ledger append proof 1",
 	"holdfast ledger export proof":     "holdfast ledger append proof 1",
-	"holdfast ledger export -after":    "holdfast ledger append proof 1 && holdfast ledger export proof > proof.jsonl",
+	"holdfast ledger export --after":   "holdfast ledger append proof 1 && holdfast ledger export proof > proof.jsonl",
 	"holdfast ledger append new <":     "holdfast ledger append proof 1 && holdfast ledger export proof > proof.jsonl",
-	"while sleep 60; do holdfast":      "holdfast claim take -owner agent-7 proof 1.2.3",
-	"holdfast claim release":           "holdfast claim take -owner agent-7 proof 1.2.3",
-	"holdfast claim list":              "holdfast claim take -owner agent-7 proof 1.2.3",
-	". ./session; ":                    "holdfast hold -sh -owner $PPID deploy.lock >session",
+	"while sleep 60; do holdfast":      "holdfast claim take --owner me proof 1",
+	"holdfast claim release":           "holdfast claim take --owner agent-7 proof 1.2.3",
+	"holdfast claim list":              "holdfast claim take --owner agent-7 proof 1.2.3",
+	". ./session; ":                    "holdfast hold --sh --owner $PPID deploy.lock >session",
 }
 
 // recipeSays are the recipes in which holdfast has something to say on standard error.
 var recipeSays = map[string]string{
-	"holdfast ledger append -if-sequence 41 proof": "not 41: somebody has appended",
-	"sh tests/demo.sh":      "is locked; the command was not run",
-	`s=$(holdfast hold -sh`: "warning: the owner is pid", // each recipe has a shell of its own
+	"holdfast ledger append --if-sequence 41 proof": "not 41: somebody has appended",
+	"sh tests/demo.sh":       "is locked; the command was not run",
+	`s=$(holdfast hold --sh`: "warning: the owner is pid", // each recipe has a shell of its own
 }
 
 // recipeFiles are the programs that recipes run, and files that they read. Those in bin
@@ -73,7 +76,7 @@ func TestRecipes(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs sh, to run what help and README show")
 	}
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "README.md"))
 	testkit.Check(t, err)
 	blocks := shellBlocks(string(readme))
 	if len(blocks) < 4 {
@@ -88,11 +91,11 @@ func TestRecipes(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range append(commands(), command{name: "overview", help: (&app{}).overview()}) {
-		recipes := examples(c.help)
-		if strings.Contains(c.help, "\nexample") && len(recipes) == 0 {
-			t.Errorf("no recipes found in the help of %s", c.name)
+	for _, c := range allCommands() {
+		if c.Example == "" {
+			continue
 		}
+		recipes := strings.Split(c.Example, "\n")
 		all = append(all, recipes...)
 		for _, recipe := range recipes {
 			t.Run(recipe, func(t *testing.T) {
@@ -138,7 +141,7 @@ func runRecipe(t *testing.T, dir, recipe string) {
 	}
 	if strings.HasPrefix(recipe, "sh tests/") {
 		var err error
-		if dir, err = filepath.Abs(filepath.Join("..", "..")); err != nil {
+		if dir, err = filepath.Abs(filepath.Join("..", "..", "..", "..")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,22 +154,6 @@ func runRecipe(t *testing.T, dir, recipe string) {
 	if err != nil || strings.Contains(stderr, "holdfast: ") != (says != "") || !strings.Contains(stderr, says) {
 		t.Errorf("%s\n%v; it said:\n%s", recipe, err, stderr)
 	}
-}
-
-// examples are the recipes at the end of a help text, one a line.
-func examples(help string) (recipes []string) {
-	_, text, ok := strings.Cut(help, "\nexamples:\n")
-	if !ok {
-		_, text, _ = strings.Cut(help, "\nexample:\n")
-	}
-	for line := range strings.Lines(text) {
-		recipe, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "  ")
-		if !ok {
-			break
-		}
-		recipes = append(recipes, recipe)
-	}
-	return recipes
 }
 
 // shellBlocks are the blocks of shell in a text of Markdown: those marked sh, and those
@@ -203,9 +190,6 @@ func TestShellBlocks(t *testing.T) {
 	want := [][]string{{"one", "two"}, {"three   # c", "four"}, {"five"}}
 	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := examples("x\n\nexamples:\n  a b\n  c\n\nmore\n  d\n"); !slices.Equal(got, []string{"a b", "c"}) {
-		t.Errorf("got %q", got)
 	}
 }
 

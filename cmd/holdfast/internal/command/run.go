@@ -30,32 +30,24 @@ type runOptions struct {
 	killTree bool
 	grace    time.Duration
 	shared   bool
-	quiet    bool
+	verbose  bool
 	stderr   io.Writer // the command's; ours too, unless quiet
 	file     lock.File // the options of each lock file
-	conn     *string   // of the database that has the locks; nil if files are
+	engines  *engines
 	label    string
 	permits  int      // of the lock; 0: it is not shared out
-	locks    []string // LOCK, and what -also names
+	locks    []string // LOCK, and what --also names
 	command  []string
-	undone   string // what is said not to have been done, if the lock can't be acquired
+	undone   string                                    // what is said not to have been done, if the lock can't be acquired; "" for nothing
+	asks     func(ctx context.Context) ([]hold, error) // acquires the locks, or waits for them
 }
 
-func (a *app) run(args []string) int {
-	o, code, ok := a.parseRun(args)
-	if !ok {
-		return code
-	}
-	o.stderr = a.stderr
-	if o.quiet {
-		silent := *a
-		silent.stderr = io.Discard
-		a = &silent
-	}
+func (a *app) run(o *runOptions) (int, error) {
+	o.stderr = a.loud
 	o.file.Cmd = o.title()
-	at, leave, code, ok := a.where("run", o.conn, o.file)
-	if !ok {
-		return code
+	at, leave, err := o.engines.open(o.file)
+	if err != nil {
+		return 0, err
 	}
 	defer leave()
 	if o.permits > 0 {
@@ -68,31 +60,36 @@ func (a *app) run(args []string) int {
 
 	var descendants *tree
 	if o.killTree {
-		t, err := newTree(o.grace)
-		if err != nil {
-			return a.misuse("run", "-kill-tree can't be had here: "+oneLine(err))
+		if descendants, err = newTree(o.grace); err != nil {
+			return 0, misused("--kill-tree can't be had here: %s", oneLine(err))
 		}
-		descendants = t
 	}
 	if o.nested {
 		o.locks = slices.DeleteFunc(slices.Clone(o.locks), heldAbove)
 	}
 	var held []hold
 	if len(o.locks) > 0 {
-		if held, code, ok = a.take(context.Background(), o, at, signals); !ok {
-			return code
+		began := time.Now()
+		o.asks = func(ctx context.Context) ([]hold, error) { return o.acquire(ctx, at, time.Since(began)) }
+		var code int
+		var ok bool
+		if held, code, ok = a.take(context.Background(), *o, at, signals); !ok {
+			return code, nil
+		}
+		if o.verbose {
+			a.say(fmt.Sprintf("has the lock after %s; runs %s", time.Since(began), visible(o.command[0])))
 		}
 	}
-	code, lost := a.supervise(o, at.words(), descendants, held, signals)
-	return a.letGo(at.words(), held, code, lost)
+	code, lost := a.supervise(*o, at.words(), descendants, held, signals)
+	return a.letGo(at.words(), held, code, lost), nil
 }
 
-// acquire gets the locks as the options say, all or none.
-func (o *runOptions) acquire(ctx context.Context, at locks) ([]hold, error) {
+// acquire gets the locks as the options say, all or none. Some of the time may be over.
+func (o *runOptions) acquire(ctx context.Context, at locks, over time.Duration) ([]hold, error) {
 	limited := ctx
 	if o.timed {
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, o.timeout)
+		limited, cancel = context.WithTimeout(ctx, max(0, o.timeout-over))
 		defer cancel()
 	}
 	if o.try || o.timed && o.timeout == 0 {
@@ -123,15 +120,15 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 	// Acquire goes on beside us. Signals and notices are handled here, one at a time, so no
 	// message can follow the news that it contradicts.
 	results := make(chan result, 1)
-	begin := func(o runOptions) context.CancelFunc {
+	begin := func() context.CancelFunc {
 		ctx, giveUp := context.WithCancel(ctx)
 		go func() {
-			held, err := o.acquire(ctx, at)
+			held, err := o.asks(ctx)
 			results <- result{held, err}
 		}()
 		return giveUp
 	}
-	giveUp, began := begin(o), time.Now()
+	giveUp := begin()
 	defer func() { giveUp() }()
 
 	var waits []*waitNotice
@@ -162,7 +159,7 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 			r := <-results
 			suspend(s)
 			if errors.Is(r.err, context.Canceled) {
-				giveUp = begin(o.after(time.Since(began)))
+				giveUp = begin()
 			} else { // it has come just now
 				results <- r
 			}
@@ -175,12 +172,6 @@ func (a *app) take(ctx context.Context, o runOptions, at locks, signals <-chan o
 	}
 }
 
-// after is what is left to ask for when some of the time is over.
-func (o runOptions) after(d time.Duration) runOptions {
-	o.timeout = max(0, o.timeout-d)
-	return o
-}
-
 // signalled is the cause of a wait's end.
 type signalled struct{ os.Signal }
 
@@ -190,7 +181,11 @@ func (s signalled) Error() string { return s.String() }
 // just then.
 func (a *app) gaveUp(o runOptions, held []hold, why error) int {
 	a.giveBack(held)
-	a.say(fmt.Sprintf("stopped waiting (%s); the lock was not taken, and %s", oneLine(why), o.undone))
+	if o.undone == "" {
+		a.say(fmt.Sprintf("stopped waiting (%s) for %s", oneLine(why), visible(o.locks[0])))
+	} else {
+		a.say(fmt.Sprintf("stopped waiting (%s); the lock was not taken, and %s", oneLine(why), o.undone))
+	}
 	if s, ok := why.(signalled); ok {
 		return exitSignal + signalNumber(s.Signal)
 	}
@@ -225,31 +220,34 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 	if o.permits > 0 {
 		return a.noPermit(o, at, err, locked)
 	}
+	undone := ""
+	if o.undone != "" {
+		undone = "; " + o.undone
+	}
 	var out *permitsOut
 	if errors.As(err, &out) {
-		a.noWhole(at, out, o.timeout, o.undone)
+		a.noWhole(at, out, o.timeout, undone)
 		return o.conflict
 	}
 	path := visible(locked.Path)
 	found := at.refusal(context.Background(), locked)
+	next := at.words().advice(found)
 	if errors.Is(err, lock.ErrReentrant) {
 		above := "a process that has started this one"
 		if found.Info != nil && found.Info.OwnerPID != 0 {
 			above = "a session from which this process comes"
 		}
-		a.say(path + " is held by " + above + ", and would be waited for in vain; " + o.undone)
-		next := insteadOfWaiting(found)
-		if o.conn == nil && len(o.command) > 0 && heldAbove(locked.Path) {
-			next = []string{"with -nested, the command runs under that hold"}
+		a.say(path + " is held by " + above + ", and would be waited for in vain" + undone)
+		next = insteadOfWaiting(found)
+		if _, ok := at.(files); ok && len(o.command) > 0 && heldAbove(locked.Path) {
+			next = []string{"with --nested, the command runs under that hold"}
 		}
-		at.words().describeWith(a.stderr, found, next)
-		return o.conflict
 	} else if errors.Is(err, lock.ErrTimeout) {
-		a.say(fmt.Sprintf("%s is still locked after %s; %s", path, o.timeout, o.undone))
+		a.say(fmt.Sprintf("%s is still locked after %s%s", path, o.timeout, undone))
 	} else {
-		a.say(path + " is locked; " + o.undone)
+		a.say(path + " is locked" + undone)
 	}
-	at.words().describe(a.stderr, found)
+	at.words().describeWith(a.stderr, found, next)
 	return o.conflict
 }
 

@@ -27,6 +27,16 @@ func TestRun_OneLock(t *testing.T) {
 	}
 }
 
+// parseRun reads the words behind "holdfast run".
+func parseRun(args []string) (*runOptions, error) {
+	a := &app{}
+	c, o := a.runCommand(a.root())
+	if err := c.ParseFlags(args); err != nil {
+		return o, err
+	}
+	return o, o.read(c, c.Flags().Args())
+}
+
 // TestRunArgs: what is a lock, what the command, and which lines mean nothing that could be
 // meant.
 func TestRunArgs(t *testing.T) {
@@ -34,6 +44,7 @@ func TestRunArgs(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "bin")
 	testkit.Check(t, os.Mkdir(bin, 0o700))
 	t.Setenv("PATH", bin)
+	t.Setenv("SHELL", "")
 	program := "kubectl"
 	if runtime.GOOS == "windows" {
 		program += ".exe"
@@ -46,56 +57,53 @@ func TestRunArgs(t *testing.T) {
 		{"x.lock -- c", "x.lock", "c"},
 		{"x.lock kubectl exec pod -- sh -c rm", "x.lock", "kubectl exec pod -- sh -c rm"},
 		{"x.lock -- git checkout -- file", "x.lock", "git checkout -- file"},
-		{"x.lock c -try", "x.lock", "c -try"},
-		{"-try x.lock -- -c", "x.lock", "-c"},
+		{"x.lock c --try", "x.lock", "c --try"},
+		{"--try x.lock -- -c", "x.lock", "-c"},
 		{"x.lock -- b.lock", "x.lock", "b.lock"},
-		{"-also y.lock x.lock c", "x.lock y.lock", "c"},
-		{"-also y.lock -also z.lock x.lock -- c -- d", "x.lock y.lock z.lock", "c -- d"},
+		{"--also y.lock x.lock c", "x.lock y.lock", "c"},
+		{"--also y.lock --also z.lock x.lock -- c -- d", "x.lock y.lock z.lock", "c -- d"},
 		{"./kubectl c", "./kubectl", "c"},
 		{"held.lock c", "held.lock", "c"},
 		{"new c", "new", "c"},
+		{"-nsE3 -o x.lock -- -c d", "x.lock", "-c d"},
+		{"--nonblock --conflict-exit-code=3 x.lock -c exit", "x.lock", "/bin/sh -c exit"},
+		{"--wait 1.5 x.lock --command exit", "x.lock", "/bin/sh -c exit"},
 	} {
-		a := &app{}
-		o, code, ok := a.parseRun(strings.Fields(test.line))
-		if !ok || code != exitOK || strings.Join(o.locks, " ") != test.locks || strings.Join(o.command, " ") != test.command {
-			t.Errorf("%q: locks %q, command %q, %v", test.line, o.locks, o.command, ok)
+		o, err := parseRun(strings.Fields(test.line))
+		if err != nil || strings.Join(o.locks, " ") != test.locks || strings.Join(o.command, " ") != test.command {
+			t.Errorf("%q: locks %q, command %q, %v", test.line, o.locks, o.command, err)
 		}
 	}
 	for line, says := range map[string]string{
-		"":                            "LOCK is missing",
-		"-try":                        "LOCK is missing",
-		"-also x.lock":                "LOCK is missing",
-		"-- x.lock c":                 `LOCK is missing before "--"`,
-		"-- make all":                 `LOCK is missing before "--"`,
-		"-also x.lock -- c":           `LOCK is missing before "--"`,
-		"-label -- x.lock c":          `LOCK is missing before "--"`,
-		"x.lock":                      "there is no command to run",
-		"x.lock --":                   `there is no command behind "--"`,
-		"x.lock -- --":                `the command can't be "--"`,
-		"x.lock -- -- c":              `the command can't be "--"`,
-		"x.lock -try c":               "flags go before LOCK: -try",
-		"x.lock y.lock -- c":          "y.lock is no command; a further lock goes before LOCK: -also y.lock",
-		"kubectl exec pod -- rm":      "kubectl is a program; is LOCK missing before it? (A lock file of that name is ./kubectl)",
-		"-also x.lock kubectl get":    "kubectl is a program; is LOCK missing",
-		"./deploy.sh production":      "./deploy.sh is a program, and no lock file; is LOCK missing",
-		"-also -try x.lock c":         "-also wants a further LOCK, and not -try",
-		"-also . x.lock c":            ". is a folder",
-		"-permits 2 -also y x.lock c": "-permits and -also exclude each other",
+		"":                              "LOCK is missing",
+		"--try":                         "LOCK is missing",
+		"--also x.lock":                 "LOCK is missing",
+		"-- x.lock c":                   `LOCK is missing before "--"`,
+		"-- make all":                   `LOCK is missing before "--"`,
+		"--also x.lock -- c":            `LOCK is missing before "--"`,
+		"--also x.lock -- y.lock":       `LOCK is missing before "--"`,
+		"x.lock -c echo 1":              "-c wants one argument",
+		"x.lock":                        "there is no command to run",
+		"x.lock --":                     `there is no command behind "--"`,
+		"x.lock -- --":                  `the command can't be "--"`,
+		"x.lock -- -- c":                `the command can't be "--"`,
+		"x.lock --try c":                "flags go before LOCK: --try",
+		"x.lock y.lock -- c":            "y.lock is no command; a further lock goes before LOCK: --also y.lock",
+		"kubectl exec pod -- rm":        "kubectl is a program; is LOCK missing before it? (A lock file of that name is ./kubectl)",
+		"--also x.lock kubectl get":     "kubectl is a program; is LOCK missing",
+		"./deploy.sh production":        "./deploy.sh is a program, and no lock file; is LOCK missing",
+		"--also --try x.lock c":         "--also wants a further LOCK, and not --try",
+		"--also . x.lock c":             ". is a folder",
+		"--permits 2 --also y x.lock c": "--permits and --also exclude each other",
 	} {
-		var stderr strings.Builder
-		a := &app{stderr: &stderr}
-		if _, code, ok := a.parseRun(strings.Fields(line)); ok || code != exitUsage {
-			t.Errorf("%q: it goes on, %d", line, code)
+		if _, err := parseRun(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %s", line, err, says)
 		}
-		wantText(t, stderr.String(), "holdfast: run: "+says, "usage: holdfast run")
 	}
-	for _, args := range [][]string{{"", "c"}, {"-also", "", "x.lock", "c"}, {"x.lock", ""}, {"x.lock", "--", ""}} {
-		var stderr strings.Builder
-		a := &app{stderr: &stderr}
-		if _, _, ok := a.parseRun(args); ok {
-			t.Errorf("%q: it goes on", args)
+	for _, args := range [][]string{{"", "c"}, {"--also", "", "x.lock", "c"}, {"x.lock", ""}, {"x.lock", "--", ""}} {
+		if _, err := parseRun(args); err == nil || !strings.Contains(err.Error(), "is empty") {
+			t.Errorf("%q: %v", args, err)
 		}
-		wantText(t, stderr.String(), "is empty")
 	}
 	if got := testkit.Names(t, "."); got != "deploy.sh held.lock" {
 		t.Errorf("there are %s by now", got)

@@ -150,7 +150,7 @@ func TestListGoesOn(t *testing.T) {
 	stdout, stderr := wantCode(t, exitError, "list", dir)
 	wantText(t, stdout, "far away", "1 lock: 0 held, 0 free, 0 dead, 1 unknown; 1 not read")
 	wantText(t, stderr, "holdfast: ", "too long")
-	stdout, _ = wantCode(t, exitError, "list", "-json", dir)
+	stdout, _ = wantCode(t, exitError, "list", "--json", dir)
 	wantText(t, stdout, "far away")
 	stdout, _ = wantCode(t, exitError, "tidy", "-n", dir) // one is enough to fail
 	wantText(t, stdout, "; 1 not read")

@@ -16,70 +16,68 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/monitor"
+	"github.com/spf13/cobra"
 )
 
 // farewell is how long requests that are being answered may take to end.
 const farewell = 2 * time.Second
 
-// serve shows the locks below folders in a browser, until a signal comes.
-func (a *app) serve(args []string) int {
-	flags := newFlags("serve")
-	addr := flags.String("addr", "127.0.0.1:0", "")
-	asJSON := flags.Bool("json", false, "")
-	conn := a.databaseFlag(flags)
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	if flags.NArg() == 0 && *conn == nil {
-		return a.misuse(flags.Name(), "DIR is missing")
-	}
-	if path, ok := strings.CutPrefix(*addr, "unix:"); ok && path == "" {
-		return a.misuse(flags.Name(), "-addr unix: lacks the path of the socket")
-	} else if _, _, err := net.SplitHostPort(*addr); !ok && err != nil {
-		return a.misuse(flags.Name(), fmt.Sprintf("-addr %s is neither HOST:PORT nor unix:PATH", visible(*addr)))
-	}
-	for _, dir := range flags.Args()[min(1, flags.NArg()):] {
-		if strings.HasPrefix(dir, "-") {
-			return a.misuse(flags.Name(), "flags go before DIR: "+visible(dir))
+// serveCommand shows the locks below folders in a browser, until a signal comes.
+func (a *app) serveCommand(parent *cobra.Command) {
+	var addr string
+	var asJSON *bool
+	var e *engines
+	c := a.command(parent, "serve", func(_ *cobra.Command, dirs []string) (int, error) {
+		if len(dirs) == 0 && !e.inServer() {
+			return 0, misused("DIR is missing")
 		}
-	}
-	all, err := engines(flags.Args())
-	if err != nil {
-		return a.fail(err)
-	}
-	if *conn != nil {
-		d, code, ok := a.database("serve", **conn, "holdfast serve")
-		if !ok {
-			return code
+		if path, ok := strings.CutPrefix(addr, "unix:"); ok && path == "" {
+			return 0, misused("--addr unix: lacks the path of the socket")
+		} else if _, _, err := net.SplitHostPort(addr); !ok && err != nil {
+			return 0, misused("--addr %s is neither HOST:PORT nor unix:PATH", visible(addr))
 		}
-		defer d.Close()
-		all = append(all, monitor.Engine{Name: d.Name(), Lister: d.Database, Next: databaseAdvice})
-	}
-	// Signals are caught before it listens: a reader of the address may end it.
-	ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
-	defer stop()
-	l, err := listen(ctx, *addr)
-	if err != nil {
-		return a.fail(err)
-	}
-	defer l.end()
-	defer l.Close()
-	handler := monitor.New(all...)
-	if l.loopback {
-		handler = localOnly(handler)
-	}
-	if l.exposure != "" {
-		a.say("anyone who can reach " + l.exposure + " can see who holds these locks, and what they say of themselves")
-	}
-	if code := a.announce(l, *asJSON); code != exitOK {
-		return code
-	}
-	return a.serveOn(ctx, l, handler)
+		all, err := pages(dirs)
+		if err != nil {
+			return 0, err
+		}
+		if e.inServer() {
+			d, err := e.connect("holdfast serve")
+			if err != nil {
+				return 0, err
+			}
+			defer d.Close()
+			all = append(all, monitor.Engine{Name: d.Name(), Lister: d.server, Next: d.words().advice})
+		}
+		// Signals are caught before it listens: a reader of the address may end it.
+		ctx, stop := signal.NotifyContext(context.Background(), caughtSignals()...)
+		defer stop()
+		l, err := listen(ctx, addr)
+		if err != nil {
+			return 0, err
+		}
+		defer l.end()
+		defer l.Close()
+		handler := monitor.New(all...)
+		if l.loopback {
+			handler = localOnly(handler)
+		}
+		if l.exposure != "" {
+			a.say("anyone who can reach " + l.exposure + " can see who holds these locks, and what they say of themselves")
+		}
+		if err := a.announce(l, *asJSON); err != nil {
+			return 0, err
+		}
+		return exitOK, a.serveOn(ctx, l, handler)
+	})
+	unbuffer(c)
+	c.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "`HOST:PORT`, or unix:PATH")
+	asJSON = jsonFlag(c)
+	e = engineFlags(c)
 }
 
-// engines returns an engine for each folder, under its absolute path. A folder that is
+// pages returns an engine for each folder, under its absolute path. A folder that is
 // named twice, or is part of another, counts once.
-func engines(dirs []string) (all []monitor.Engine, err error) {
+func pages(dirs []string) (all []monitor.Engine, err error) {
 	type place struct {
 		name, path string
 		info       os.FileInfo
@@ -118,22 +116,20 @@ func below(dir, path string) bool {
 }
 
 // announce prints where the page is, for people or for a program that waits for it.
-func (a *app) announce(l *listener, asJSON bool) int {
+func (a *app) announce(l *listener, asJSON bool) error {
 	if asJSON {
-		return a.print(l)
+		return writeJSON(a.stdout, l)
 	}
 	at := l.URL
 	if l.Socket != "" {
 		at = "unix:" + visible(l.Socket)
 	}
-	if _, err := fmt.Fprintln(a.stdout, "listening on "+at); err != nil {
-		return a.fail(err)
-	}
-	return exitOK
+	_, err := fmt.Fprintln(a.stdout, "listening on "+at)
+	return err
 }
 
 // serveOn answers requests until ctx ends.
-func (a *app) serveOn(ctx context.Context, l net.Listener, h http.Handler) int {
+func (a *app) serveOn(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -147,7 +143,7 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, h http.Handler) int {
 	go func() { failed <- server.Serve(l) }()
 	select {
 	case err := <-failed:
-		return a.fail(err)
+		return err
 	case <-ctx.Done():
 	}
 	wait, cancel := context.WithTimeout(context.Background(), farewell)
@@ -155,7 +151,7 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, h http.Handler) int {
 	if server.Shutdown(wait) != nil {
 		_ = server.Close() // clients that are still being answered have had the time
 	}
-	return exitOK
+	return nil
 }
 
 // sayWriter says each message it is handed, which may quote what a client has sent.

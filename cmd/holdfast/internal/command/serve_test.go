@@ -138,10 +138,10 @@ func TestServe_Schema(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &report); err != nil || len(report.Locks) != 3 {
 		t.Fatalf("%v in %s", err, body)
 	}
-	listed, _ := wantCode(t, exitOK, "list", "-json", dir)
+	listed, _ := wantCode(t, exitOK, "list", "--json", dir)
 	for i, line := range strings.Split(strings.TrimSpace(listed), "\n") {
 		row := report.Locks[i]
-		_, one, _ := holdfast(t, "status", "-json", row["path"].(string))
+		_, one, _ := holdfast(t, "status", "--json", row["path"].(string))
 		if one != line+"\n" {
 			t.Errorf("list says %s\nstatus says %s", line, one)
 		}
@@ -161,10 +161,10 @@ func TestServe_Schema(t *testing.T) {
 	row := report.Locks[1]
 	nonce := row["holder"].(map[string]any)["nonce"].(string)
 	word, _ := shellWord(far)
-	if next := row["next"].([]any); row["path"] != far || next[len(next)-1] != "  holdfast break -force "+nonce+" "+word {
+	if next := row["next"].([]any); row["path"] != far || next[len(next)-1] != "  holdfast break --force "+nonce+" "+word {
 		t.Errorf("of what can't be told it says %v", row)
 	}
-	wantCode(t, exitOK, "break", "-force", nonce, row["path"].(string))
+	wantCode(t, exitOK, "break", "--force", nonce, row["path"].(string))
 	wantFile(t, far, false)
 }
 
@@ -208,13 +208,13 @@ func TestServe_Host(t *testing.T) {
 
 func TestServe_Address(t *testing.T) {
 	dir := t.TempDir()
-	if p, at := startServe(t, "-addr", "localhost:0", dir); p.output() != "" {
+	if p, at := startServe(t, "--addr", "localhost:0", dir); p.output() != "" {
 		t.Errorf("on %s it warns: %s", at, p.output())
 	} else if code, _ := get(t, at, "evil.example"); code != http.StatusForbidden {
 		t.Errorf("Host evil.example: %d", code)
 	}
 
-	p := start(t, "serve", "-json", "-addr", "0.0.0.0:0", dir)
+	p := start(t, "serve", "--json", "--addr", "0.0.0.0:0", dir)
 	p.await("anyone who can reach")
 	if !p.lines.Scan() {
 		t.Fatal(p.output())
@@ -262,7 +262,7 @@ func TestServe_Taken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Check(t, err)
 	defer taken.Close()
-	stdout, stderr := wantCode(t, exitError, "serve", "-addr", taken.Addr().String(), t.TempDir())
+	stdout, stderr := wantCode(t, exitError, "serve", "--addr", taken.Addr().String(), t.TempDir())
 	if stdout != "" {
 		t.Errorf("it says %q", stdout)
 	}

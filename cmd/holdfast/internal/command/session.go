@@ -11,9 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/holdfast-go/holdfast/platform"
+	"github.com/spf13/cobra"
 )
 
-// What "holdfast hold -sh" sets beside what commands under a lock find.
+// What "holdfast hold --sh" sets beside what commands under a lock find.
 const (
 	nonceVar  = "HOLDFAST_NONCE"
 	keeperVar = "HOLDFAST_KEEPER" // pid
@@ -24,22 +25,19 @@ const (
 // endsWithin bounds how long a keeper may take to release the lock.
 const endsWithin = 30 * time.Second
 
-// release has the keeper of a session release the lock, and waits until it has.
-func (a *app) release(args []string) int {
-	flags := newFlags("release")
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	if flags.NArg() != 2 {
-		return a.misuse("release", fmt.Sprintf("LOCK and NONCE are wanted, not %d arguments", flags.NArg()))
-	}
-	path, nonce := flags.Arg(0), flags.Arg(1)
-	if path == "" || !isNonce(nonce) {
-		return a.misuse("release", "NONCE is what hold has printed: letters and digits")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), endsWithin)
-	defer cancel()
-	return a.endSession(ctx, lock.File{Path: path}, nonce)
+// releaseCommand has the keeper of a session release the lock, and waits until it has.
+func (a *app) releaseCommand(parent *cobra.Command) {
+	a.command(parent, "release", func(_ *cobra.Command, args []string) (int, error) {
+		switch {
+		case len(args) != 2:
+			return 0, misused("LOCK and NONCE are wanted, not %d arguments", len(args))
+		case args[0] == "" || !isNonce(args[1]):
+			return 0, misused("NONCE is what hold has printed: letters and digits")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), endsWithin)
+		defer cancel()
+		return a.endSession(ctx, lock.File{Path: args[0]}, args[1]), nil
+	})
 }
 
 // isNonce reports whether a text can be one.

@@ -166,13 +166,13 @@ func TestHold_Eval(t *testing.T) {
 			path := filepath.Join(filepath.Dir(sessions(t)), `it's "a" $(echo ran) \ `+"`lock`\n.")
 			stdout, stderr := script(t, shell, `
 set -e
-eval "$("$1" hold -sh "$2")"
+eval "$("$1" hold --sh "$2")"
 [ "$HOLDFAST_LOCK" = "$2" ] || echo "LOCK is $HOLDFAST_LOCK"
 [ "$HOLDFAST_OWNER" = $$ ] || echo "OWNER is $HOLDFAST_OWNER and not $$"
 [ "$(sh -c 'echo "$HOLDFAST_LOCK"')" = "$2" ] || echo "children don't find it"
 "$1" run "$2" -- true 2>said && echo "runs beside itself"
 grep -q "held by a session from which this process comes" said || cat said
-"$1" status -json "$2" || :
+"$1" status --json "$2" || :
 "$1" run "$2"2 -- sh -c 'echo "[$HOLDFAST_NONCE]"'
 echo $HOLDFAST_KEEPER $HOLDFAST_NONCE $HOLDFAST_FENCE
 `, path)
@@ -201,11 +201,11 @@ func TestHold_EvalFails(t *testing.T) {
 			path := sessions(t)
 			holder := holdLock(t, path)
 			stdout, stderr := script(t, shell, `
-eval "$("$1" hold -sh -timeout 0 "$2")" && echo went on
+eval "$("$1" hold --sh --timeout 0 "$2")" && echo went on
 echo $?
-eval "$("$1" hold -sh)"
+eval "$("$1" hold --sh)"
 echo $?
-eval "$("$1" hold -sh=true -timeout 0 "$2")" && echo went on
+eval "$("$1" hold --sh=true --timeout 0 "$2")" && echo went on
 echo $?
 `, path)
 			if stdout != "75\n64\n75\n" {
@@ -221,13 +221,13 @@ echo $?
 func TestHold_EvalOfPart(t *testing.T) {
 	for _, shell := range []string{"dash", "bash"} {
 		for name, text := range map[string]string{
-			"redirection": `$("$1" hold -sh "$2" 2>said)`,
+			"redirection": `$("$1" hold --sh "$2" 2>said)`,
 			"function":    `$(begin "$1" "$2")`,
-			"command":     `$(timeout 60 "$1" hold -sh "$2")`,
+			"command":     `$(timeout 60 "$1" hold --sh "$2")`,
 		} {
 			t.Run(shell+"/"+name, func(t *testing.T) {
 				stdout, stderr := script(t, shell, `
-begin() { "$1" hold -sh "$2"; true; }
+begin() { "$1" hold --sh "$2"; true; }
 eval "`+text+`" || { echo "not had"; exit 0; }
 [ "$HOLDFAST_OWNER" = $$ ] && echo had || echo "went on without the lock"
 `, sessions(t))
@@ -241,7 +241,7 @@ eval "`+text+`" || { echo "not had"; exit 0; }
 
 // TestHold_OwnedByItself: hold is no owner, as it ends.
 func TestHold_OwnedByItself(t *testing.T) {
-	stdout, stderr := script(t, "sh", `sh -c 'exec "$0" hold -owner $$ "$1"' "$1" "$2"; echo $?`, sessions(t))
+	stdout, stderr := script(t, "sh", `sh -c 'exec "$0" hold --owner $$ "$1"' "$1" "$2"; echo $?`, sessions(t))
 	wantText(t, stderr, "is this holdfast itself", "no session was begun")
 	if stdout != "1\n" {
 		t.Errorf("it says %s", stdout)
@@ -252,7 +252,7 @@ func TestHold_OwnedByItself(t *testing.T) {
 func TestHold_Passing(t *testing.T) {
 	for name, test := range map[string]struct{ text, warning string }{
 		"script":     {`"$1" hold "$2"`, ""},
-		"named":      {`sh -c '"$0" hold -owner $$ "$1"; true' "$1" "$2"`, ""},
+		"named":      {`sh -c '"$0" hold --owner $$ "$1"; true' "$1" "$2"`, ""},
 		"sh -c":      {`sh -c '"$0" hold "$1"; true' "$1" "$2"`, "sh -c"},
 		"sh -ec":     {`sh -ec '"$0" hold "$1"; true' "$1" "$2"`, "sh -c"},
 		"part":       {`("$1" hold "$2"; true)`, "a part of the shell"},
@@ -274,10 +274,10 @@ func TestHold_Passing(t *testing.T) {
 			case test.warning == "" && stderr != "":
 				t.Errorf("it said: %s", stderr)
 			case test.warning != "":
-				wantText(t, stderr, "warning: the owner is pid ", "seems to be about to end", test.warning, "-owner $$")
+				wantText(t, stderr, "warning: the owner is pid ", "seems to be about to end", test.warning, "--owner $$")
 			}
 			wantText(t, stdout, `"keeper_pid":`)
-			wantCode(t, exitOK, append([]string{"run", "-timeout", patience.String(), path, "--"}, role(t, "exit", "0")...)...)
+			wantCode(t, exitOK, append([]string{"run", "--timeout", patience.String(), path, "--"}, role(t, "exit", "0")...)...)
 		})
 	}
 }

@@ -64,14 +64,14 @@ func (s *aSession) watch() {
 // left of it, the keeper least of all.
 func (s *aSession) wantEnded() {
 	s.t.Helper()
-	wantCode(s.t, exitOK, append([]string{"run", "-timeout", patience.String(), s.Path, "--"}, role(s.t, "exit", "0")...)...)
+	wantCode(s.t, exitOK, append([]string{"run", "--timeout", patience.String(), s.Path, "--"}, role(s.t, "exit", "0")...)...)
 	wantExit(s.t, s.keeper)
 	wantFile(s.t, s.Path, false)
 }
 
 func (s *aSession) wantHeld() {
 	s.t.Helper()
-	stdout, _ := wantCode(s.t, exitHeld, "status", "-json", s.Path)
+	stdout, _ := wantCode(s.t, exitHeld, "status", "--json", s.Path)
 	wantText(s.t, stdout, `"holder":{"pid":`+strconv.Itoa(s.KeeperPID)+`,`, `"nonce":"`+s.Nonce+`"`)
 }
 
@@ -104,7 +104,7 @@ func (p *process) kill() {
 func TestHold(t *testing.T) {
 	path := sessions(t)
 	owner := anOwner(t)
-	s := begin(t, "-owner", owner.pid(), path)
+	s := begin(t, "--owner", owner.pid(), path)
 	if strconv.Itoa(s.OwnerPID) != owner.pid() || s.Path != path || s.Fence <= 0 || s.KeeperPID <= 0 {
 		t.Errorf("it reports %+v", s.sessionReport)
 	}
@@ -113,11 +113,11 @@ func TestHold(t *testing.T) {
 	word, _ := shellWord(path)
 	stdout, _ := wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, "pid "+strconv.Itoa(s.KeeperPID), session, "holdfast release "+word+" "+s.Nonce)
-	stdout, _ = wantCode(t, exitHeld, "status", "-json", path)
+	stdout, _ = wantCode(t, exitHeld, "status", "--json", path)
 	wantText(t, stdout, `"owner_pid":`+owner.pid()+",")
 	stdout, _ = wantCode(t, exitOK, "list", filepath.Dir(path))
 	wantText(t, stdout, session)
-	_, stderr := wantCode(t, exitNotHad, "hold", "-timeout", "0", path)
+	_, stderr := wantCode(t, exitNotHad, "hold", "--timeout", "0", path)
 	wantText(t, stderr, "no session was begun", session)
 	owner.kill()
 	s.wantEnded()
@@ -126,7 +126,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHold_DefaultOwner: without -owner it is the process that has started hold.
+// TestHold_DefaultOwner: without --owner it is the process that has started hold.
 func TestHold_DefaultOwner(t *testing.T) {
 	s := begin(t, sessions(t))
 	if s.OwnerPID != os.Getpid() {
@@ -204,7 +204,7 @@ func TestHold_End(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := sessions(t)
 			owner := anOwner(t)
-			s := begin(t, "-owner", owner.pid(), path)
+			s := begin(t, "--owner", owner.pid(), path)
 			test.end(t, s, owner)
 			wantExit(t, s.keeper)
 			wantEnd(t, s, test.how, test.evidence, test.any)
@@ -228,9 +228,9 @@ func TestHold_OwnerGone(t *testing.T) {
 	path := sessions(t)
 	owner := anOwner(t)
 	owner.kill()
-	_, stderr := wantCode(t, exitError, "hold", "-owner", owner.pid(), path)
+	_, stderr := wantCode(t, exitError, "hold", "--owner", owner.pid(), path)
 	wantText(t, stderr, "pid "+owner.pid(), "has ended already", "no session was begun")
-	for _, args := range [][]string{{"-owner", "0"}, {"-owner", "-1"}, {"-ttl", "5m"}} {
+	for _, args := range [][]string{{"--owner", "0"}, {"--owner", "-1"}, {"-ttl", "5m"}} {
 		wantCode(t, exitUsage, append(append([]string{"hold"}, args...), path)...)
 	}
 	if left := testkit.Names(t, filepath.Dir(path)); left != "" {
@@ -243,7 +243,7 @@ func TestHold_OwnerEndsWaiting(t *testing.T) {
 	path := sessions(t)
 	holder := holdLock(t, path)
 	owner := anOwner(t)
-	p := start(t, "hold", "-owner", owner.pid(), path)
+	p := start(t, "hold", "--owner", owner.pid(), path)
 	p.await("waiting for " + path)
 	owner.kill()
 	code, stdout, stderr := p.finish()

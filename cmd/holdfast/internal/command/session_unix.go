@@ -15,9 +15,6 @@ import (
 // from a system that shuts down, or a terminal that closes, and says nothing of the work.
 const releaseSignal = syscall.SIGUSR1
 
-// checkSessions returns an error where no session can be begun.
-func checkSessions() error { return nil }
-
 // releaseRequests returns a channel of requests to release the lock.
 func releaseRequests() chan os.Signal {
 	asked := make(chan os.Signal, 1)

@@ -37,7 +37,7 @@ func TestHold_Closed(t *testing.T) {
 	exe, err := os.Executable()
 	testkit.Check(t, err)
 	hold := func(redirection string) (stderr string, err error) {
-		cmd := exec.Command("sh", "-c", `"$0" hold -owner "$2" "$1" `+redirection, exe, path, strconv.Itoa(os.Getpid()))
+		cmd := exec.Command("sh", "-c", `"$0" hold --owner "$2" "$1" `+redirection, exe, path, strconv.Itoa(os.Getpid()))
 		cmd.Env = child(t).Env
 		var said strings.Builder
 		cmd.Stderr = &said
@@ -65,7 +65,7 @@ func TestHold_Closed(t *testing.T) {
 func TestHold_Waits(t *testing.T) {
 	path := sessions(t)
 	holder := holdLock(t, path)
-	_, stderr := wantCode(t, exitNotHad, "hold", "-timeout", "20ms", path)
+	_, stderr := wantCode(t, exitNotHad, "hold", "--timeout", "20ms", path)
 	wantText(t, stderr, "still locked after 20ms; no session was begun", "the holder")
 	p := start(t, "hold", path)
 	p.await("waiting for " + path)
@@ -145,7 +145,7 @@ func TestHold_Contention(t *testing.T) {
 	testkit.Check(t, err)
 	const script = `
 for i in 1 2 3 4 5; do
-	eval "$("$0" hold -sh "$1")" || exit 1
+	eval "$("$0" hold --sh "$1")" || exit 1
 	mkdir "$1.inside" || exit 2
 	rmdir "$1.inside" || exit 3
 	"$0" release "$HOLDFAST_LOCK" "$HOLDFAST_NONCE" || exit 4

@@ -12,8 +12,6 @@ import (
 // A keeper is asked to release the lock by an event, whose name ends in the nonce, as there are
 // no signals. Its rights let nobody else ask. It goes with the keeper.
 
-func checkSessions() error { return nil }
-
 func releaseRequests() chan os.Signal { return make(chan os.Signal, 1) }
 
 func eventName(nonce string) string { return `Global\holdfast-` + nonce }

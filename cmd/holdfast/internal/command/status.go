@@ -6,39 +6,40 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/spf13/cobra"
 )
 
-// status names the holder of a lock, and says whether it lives. The exit code answers as much
-// as the text, so that a script need not read it.
-func (a *app) status(args []string) int {
-	flags := newFlags("status")
-	asJSON := flags.Bool("json", false, "")
-	conn := a.databaseFlag(flags)
-	name, code, ok := a.parseOne(flags, args, "LOCK")
-	if !ok {
-		return code
-	}
-	at, leave, code, ok := a.where("status", *conn, lock.File{Cmd: "holdfast status"})
-	if !ok {
-		return code
-	}
-	defer leave()
-	status, err := at.inspect(context.Background(), name)
-	if err != nil {
-		return a.fail(err)
-	}
-	out, _ := at.permits(context.Background(), name) // as far as can be seen
-	status = asWhole(status, out)
-	if *asJSON {
-		if err := writeJSON(a.stdout, withPermits{status, out}); err != nil {
-			return a.fail(err)
+// statusCommand names the holder of a lock, and says whether it lives. The exit code answers as
+// much as the text, so that a script need not read it.
+func (a *app) statusCommand(parent *cobra.Command) {
+	var asJSON *bool
+	var e *engines
+	c := a.command(parent, "status", func(_ *cobra.Command, args []string) (int, error) {
+		name, err := oneLock(args, e)
+		if err != nil {
+			return 0, err
 		}
-	} else {
+		at, leave, err := e.open(lock.File{Cmd: "holdfast status"})
+		if err != nil {
+			return 0, err
+		}
+		defer leave()
+		status, err := at.inspect(context.Background(), name)
+		if err != nil {
+			return 0, err
+		}
+		out, _ := at.permits(context.Background(), name) // as far as can be seen
+		status = asWhole(status, out)
+		if *asJSON {
+			return stateCode(status.State), writeJSON(a.stdout, withPermits{status, out})
+		}
 		fmt.Fprintf(a.stdout, "%s: %s\n", visible(status.Path), status.State)
 		at.words().describe(a.stdout, status)
 		at.words().describePermits(a.stdout, out)
-	}
-	return stateCode(status.State)
+		return stateCode(status.State), nil
+	})
+	asJSON = jsonFlag(c)
+	e = engineFlags(c)
 }
 
 // withPermits is a lock with those of its permits that are held.

@@ -1,21 +1,74 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdfast-go/holdfast/internal/plainjson"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/engine"
 	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
-// visible makes a text from outside (a lock file, a path) fit for a terminal.
-func visible(s string) string { return plainjson.Text(s) }
+// visible makes a text from outside (a lock file, a path) fit for a terminal: what does not
+// print, a line break included, comes as an escape of Go. Otherwise the writer of a lock file
+// could write to the terminal of its reader: move the cursor, or fake our own messages.
+func visible(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			b.WriteString(s[:size])
+		} else {
+			b.WriteString(strings.Trim(strconv.Quote(s[:size]), `"`))
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// jsonLine gives v as one line of JSON in which every rune that does not print is escaped.
+// Package json leaves DEL, C1 controls and bidirectional marks as they are.
+func jsonLine(v any) (string, error) {
+	data, err := json.Marshal(v)
+	var b strings.Builder
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		if r < 0x7f || unicode.IsPrint(r) {
+			b.Write(data[:size])
+		} else {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+		}
+		data = data[size:]
+	}
+	b.WriteByte('\n')
+	return b.String(), err
+}
+
+// writeJSON writes v as one line of JSON, with nothing in it that does not print.
+func writeJSON(w io.Writer, v any) error {
+	text, err := jsonLine(v)
+	if err == nil {
+		_, err = io.WriteString(w, text)
+	}
+	return err
+}
+
+// print writes one line of JSON.
+func (a *app) print(v any) int {
+	if err := writeJSON(a.stdout, v); err != nil {
+		return a.fail(err)
+	}
+	return exitOK
+}
 
 // lines puts those of an error into one. Those behind a heading are indented.
 var lines = strings.NewReplacer(":\n\t", ": ", "\n\t", "; ", "\n", "; ")
@@ -100,16 +153,16 @@ func (words *words) describe(w io.Writer, s lock.Status) {
 
 // describeWith is describe with another answer to what next.
 func (words *words) describeWith(w io.Writer, s lock.Status, next []string) {
-	line := func(name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
+	line := func(name, text string) { line(w, name, text) }
 	if s.Evidence == evidencePermits { // the holders are told below
 		next = []string{"wait for those who have them: the lock is free when all are given back"}
 	} else if s.State != evidence.Free {
 		line(words.holder(s))
 		if s.Gone != nil {
-			line("since", since(s.Gone))
+			line("since", moment(s.Gone.CreatedAt))
 		}
 		if s.Info != nil && len(s.Processes) <= 1 {
-			line("since", since(s.Info))
+			line("since", moment(s.Info.CreatedAt))
 			if s.Info.Dir != "" {
 				line("in", visible(shorten(s.Info.Dir, 300)))
 			}
@@ -157,7 +210,8 @@ func (words *words) holder(s lock.Status) (what, text string) {
 	return "holder", words.who(s.Info)
 }
 
-func since(h *evidence.Claim) string { return moment(h.CreatedAt) }
+// line writes one thing that is known of a lock.
+func line(w io.Writer, name, text string) { fmt.Fprintf(w, "  %-9s %s\n", name, text) }
 
 func moment(t time.Time) string {
 	return fmt.Sprintf("%s (%s)", t.Local().Format("2006-01-02 15:04:05 -0700"), ago(time.Since(t)))
@@ -255,8 +309,8 @@ func advice(s lock.Status) []string {
 		return []string{"wait for them: the lock is free when the last reader has left"}
 	case s.State == evidence.Held && s.Info == nil && len(s.Processes) == 0:
 		return []string{"wait for it: the lock is free the moment its holder is gone"}
-	case s.State == evidence.Held && releaseCommand(s) != "":
-		return []string{"wait for it, or end the session: the lock is free the moment its owner is gone, or by", "  " + releaseCommand(s)}
+	case s.State == evidence.Held && releaseCall(s) != "":
+		return []string{"wait for it, or end the session: the lock is free the moment its owner is gone, or by", "  " + releaseCall(s)}
 	case s.State == evidence.Held:
 		return []string{"wait for it, or end that process: the lock is free the moment it is gone"}
 	case s.Evidence == evidence.NotALockFile:
@@ -279,7 +333,7 @@ func insteadOfWaiting(s lock.Status) []string {
 		return []string{"take another lock, or none: that process has this one while this command lasts"}
 	}
 	next := []string{"end the session first, or go on under it without a lock"}
-	if command := releaseCommand(s); command != "" {
+	if command := releaseCall(s); command != "" {
 		next = append(next, "  "+command)
 	}
 	return next
@@ -296,11 +350,11 @@ func forceCommand(s lock.Status) string {
 	if !ok || !ok2 {
 		return ""
 	}
-	return "holdfast break -force " + nonce + " " + path
+	return "holdfast break --force " + nonce + " " + path
 }
 
-// releaseCommand is the call that would end this session; "" if it is none.
-func releaseCommand(s lock.Status) string {
+// releaseCall is the call that would end this session; "" if it is none.
+func releaseCall(s lock.Status) string {
 	if s.Info == nil || s.Info.OwnerPID == 0 || !isNonce(s.Info.Nonce) {
 		return ""
 	}

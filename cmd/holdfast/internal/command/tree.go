@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A tree is a command and all its descendants, of which -kill-tree leaves none. A nil tree,
-// without -kill-tree, does nothing. One goroutine uses it.
+// A tree is a command and all its descendants, of which --kill-tree leaves none. A nil tree,
+// without --kill-tree, does nothing. One goroutine uses it.
 //
 // A process that loses its parent becomes our child (see newTree). So none gets away by
 // going into the background. We are told when each one ends, at the latest when all above
@@ -116,7 +116,7 @@ func (a *app) tellLeft(left []int, all bool) {
 	for _, pid := range left {
 		pids = append(pids, strconv.Itoa(pid))
 	}
-	text := "-kill-tree could not end everything"
+	text := "--kill-tree could not end everything"
 	if len(pids) > 0 {
 		text += "; still there: pid " + strings.Join(pids, ", ")
 	}

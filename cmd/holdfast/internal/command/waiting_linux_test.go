@@ -40,9 +40,9 @@ func TestWaiters(t *testing.T) {
 		pids = append(pids, fmt.Sprint(w.cmd.Process.Pid))
 		wantText(t, stdout, "pid "+fmt.Sprint(w.cmd.Process.Pid), " for ")
 	}
-	stdout, _ = wantCode(t, exitOK, "list", "-waiting", filepath.Dir(path))
+	stdout, _ = wantCode(t, exitOK, "list", "--waiting", filepath.Dir(path))
 	wantText(t, stdout, append(pids, "waiting", "1 lock: 1 held, 0 free, 0 dead, 0 unknown; 2 waiting")...)
-	line, _ := wantCode(t, exitHeld, "status", "-json", path)
+	line, _ := wantCode(t, exitHeld, "status", "--json", path)
 	var s lock.Status
 	if err := json.Unmarshal([]byte(line), &s); err != nil || len(s.Waiters) != 2 || s.Waiters[1].PID != waiters[1].cmd.Process.Pid || s.Waiters[1].Since.IsZero() {
 		t.Errorf("%s, %v", line, err)

@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
+	"github.com/spf13/cobra"
 )
 
 // A look is what was found of the watched locks at one time.
@@ -22,29 +24,35 @@ type look struct {
 	errs  []error       // of what could not be read
 }
 
-// watch shows what becomes of locks, until a signal comes.
-func (a *app) watch(args []string) int {
-	flags := newFlags("watch")
-	asJSON := flags.Bool("json", false, "")
+// watchCommand shows what becomes of locks, until a signal comes.
+func (a *app) watchCommand(parent *cobra.Command) {
 	interval := time.Second
-	duration(flags, &interval, "interval")
-	if code, ok := a.parse(flags, args); !ok {
-		return code
-	}
-	names := flags.Args()
-	switch i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "-") }); {
-	case i > 0:
-		return a.misuse("watch", "flags go before DIR or LOCK: "+visible(names[i]))
-	case interval == 0:
-		return a.misuse("watch", "-interval 0 would leave no time between two looks")
-	case len(names) == 0:
-		names = []string{"."}
+	var asJSON *bool
+	c := a.command(parent, "watch", func(_ *cobra.Command, names []string) (int, error) {
+		if interval == 0 {
+			return 0, misused("--interval 0 would leave no time between two looks")
+		}
+		if len(names) == 0 {
+			names = []string{"."}
+		}
+		return a.watch(names, interval, *asJSON)
+	})
+	unbuffer(c)
+	durationFlag(c.Flags(), &interval, "interval", "", "the time between two looks, `D`; 1s without it")
+	asJSON = jsonFlag(c)
+}
+
+func (a *app) watch(names []string, interval time.Duration, asJSON bool) (int, error) {
+	for _, name := range names {
+		if isAbsent(name) && isAbsent(name+".flock") && !isAbsent(filepath.Dir(name)) {
+			a.say("there is no lock " + visible(name) + " yet, nor a folder of that name; it is told of when there is one")
+		}
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, caughtSignals()...)
 	defer signal.Stop(signals)
 
-	c := &changes{app: a, asJSON: *asJSON, last: map[string]lock.Status{}}
+	c := &changes{app: a, asJSON: asJSON, last: map[string]lock.Status{}}
 	// A folder may not answer, and signals must not wait for it.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -56,7 +64,7 @@ func (a *app) watch(args []string) int {
 		select {
 		case l := <-looks:
 			if err := c.show(l); err != nil {
-				return a.fail(err)
+				return 0, err
 			}
 			next = time.After(interval)
 		case <-next:
@@ -64,7 +72,7 @@ func (a *app) watch(args []string) int {
 		case s := <-signals:
 			suspend(s)
 			if endsWait(s) {
-				return exitOK
+				return exitOK, nil
 			}
 		}
 	}

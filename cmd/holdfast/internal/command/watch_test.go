@@ -30,7 +30,7 @@ func TestWatch_Lines(t *testing.T) {
 	a, b, dead := filepath.Join(dir, "a.lock"), filepath.Join(dir, "b.lock"), filepath.Join(dir, "dead.lock")
 	dieHolding(t, dead)
 	write(t, b, foreign)
-	p := start(t, "watch", "-interval", "5ms", dir, a, filepath.Join(dir, "no", "c.lock"))
+	p := start(t, "watch", "--interval", "5ms", dir, a, filepath.Join(dir, "no", "c.lock"))
 	// In between, a process that is being killed leaves the lock to what it has started.
 	next := func(event, path, text string) {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestWatch_JSON(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.lock")
 	holder := holdLock(t, path)
-	cmd := child(t, "watch", "-json", "-interval", "5ms")
+	cmd := child(t, "watch", "--json", "--interval", "5ms")
 	cmd.Dir = dir
 	p := startCommand(t, cmd)
 	var c change
@@ -92,9 +92,9 @@ func TestWatch_JSON(t *testing.T) {
 }
 
 func TestWatch_WrongUse(t *testing.T) {
-	for _, args := range [][]string{{"-interval", "0"}, {"-interval", "1"}, {"a.lock", "-json"}, {"-colour"}} {
+	for _, args := range [][]string{{"--interval", "0"}, {"--interval", "x"}, {"--colour"}} {
 		_, stderr := wantCode(t, exitUsage, append([]string{"watch"}, args...)...)
-		wantText(t, stderr, "usage: "+watchSynopsis)
+		wantText(t, stderr, "holdfast help watch")
 	}
 }
 

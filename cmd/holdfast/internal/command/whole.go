@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
-	"github.com/holdfast-go/holdfast/lock/permits"
 )
 
 // A lock and its permits exclude each other. The lock is the gate of the permits: while it is
@@ -80,7 +79,12 @@ func withoutPermits(ctx context.Context, at locks, names []string, try bool) err
 				break
 			}
 			var locked *lock.LockedError
-			if err = at.awaitPermit(ctx, name, out[0], try); errors.As(err, &locked) {
+			if try {
+				err = asRefusal(out[0].Status, nil)
+			} else {
+				err = at.await(ctx, out[0].Path, false)
+			}
+			if errors.As(err, &locked) {
 				return &permitsOut{name, out, locked}
 			} else if err != nil {
 				return err
@@ -90,27 +94,11 @@ func withoutPermits(ctx context.Context, at locks, names []string, try bool) err
 	return nil
 }
 
-// awaitPermit returns when a permit is free; if try is set, only if it is.
-func (f files) awaitPermit(ctx context.Context, name string, p permit, try bool) error {
-	if try {
-		return asRefusal(p.Status)
-	}
-	return awaitFree(ctx, f.at(p.Path))
-}
-
-func (d *database) awaitPermit(ctx context.Context, name string, p permit, try bool) error {
-	if try {
-		return asRefusal(p.Status)
-	}
-	held, err := d.Acquire(ctx, permits.Key(keyOf(name), p.Number))
-	if err != nil {
+// asRefusal is the error for a lock that is held, or may be.
+func asRefusal(s lock.Status, err error) error {
+	if err != nil || s.State == evidence.Free || s.State == evidence.Dead {
 		return err
 	}
-	return held.Release()
-}
-
-// asRefusal is the error for a lock that is held, or may be.
-func asRefusal(s lock.Status) error {
 	return &lock.LockedError{Status: lock.Status{Path: s.Path, State: s.State, Evidence: s.Evidence, Info: s.Info, Gone: s.Gone, Shared: s.Shared, Processes: s.Processes}}
 }
 
@@ -158,9 +146,6 @@ func (a *app) noWhole(at locks, err *permitsOut, timeout time.Duration, undone s
 	case errors.Is(err, lock.ErrTimeout):
 		text = fmt.Sprintf("%s is still locked after %s, as permits of it are held", visible(err.name), timeout)
 	}
-	if undone != "" {
-		text += "; " + undone
-	}
-	a.say(text)
+	a.say(text + undone)
 	at.words().describePermits(a.stderr, err.out)
 }

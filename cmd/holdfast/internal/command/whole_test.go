@@ -18,13 +18,13 @@ import (
 func TestRun_Whole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slots.lock")
 	one, two := holdPermit(t, path, "one"), holdPermit(t, path, "two")
-	wantCode(t, exitNotHad, "run", "-timeout", "10ms", path, "--", "true")
-	whole := start(t, append([]string{"run", "-label", "whole", path, "--"}, role(t, "hold")...)...)
+	wantCode(t, exitNotHad, "run", "--timeout", "10ms", path, "--", "true")
+	whole := start(t, append([]string{"run", "--label", "whole", path, "--"}, role(t, "hold")...)...)
 	whole.await("waiting for " + path + ", as permits of it are held")
 	whole.await(": two, since ")
 	waiter := start(t, "wait", path)
 	two.finish()
-	wantCode(t, exitNotHad, "run", "-permits", "2", "-try", path, "--", "true")
+	wantCode(t, exitNotHad, "run", "--permits", "2", "--try", path, "--", "true")
 	stdout, _ := wantCode(t, exitHeld, "status", path)
 	wantText(t, stdout, ": whole", "permit 1 ")
 	wantNoText(t, stdout, "permit 2 ")
@@ -36,7 +36,7 @@ func TestRun_Whole(t *testing.T) {
 		}
 	}
 	wantCode(t, exitOK, "status", path)
-	holdPermit(t, path, "three", "-try")
+	holdPermit(t, path, "three", "--try")
 }
 
 // TestWait_Whole: what is waited for is that nobody has a permit, either.
@@ -57,12 +57,12 @@ func TestRun_WholeOfSeveral(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "slots.lock"), filepath.Join(dir, "other.lock")
 	one := holdPermit(t, path, "one")
-	both := start(t, append([]string{"run", "-also", path, other, "--"}, role(t, "hold")...)...)
+	both := start(t, append([]string{"run", "--also", path, other, "--"}, role(t, "hold")...)...)
 	both.await("waiting for " + path + ", as permits of it are held")
-	wantCode(t, exitOK, "run", "-try", other, "--", "true")
+	wantCode(t, exitOK, "run", "--try", other, "--", "true")
 	one.finish()
 	both.expect("ready")
-	wantCode(t, exitNotHad, "run", "-try", other, "--", "true")
+	wantCode(t, exitNotHad, "run", "--try", other, "--", "true")
 	both.finish()
 }
 
