@@ -129,26 +129,8 @@ func keyOf(name string) (key lock.Key) {
 }
 
 func (d *database) acquire(ctx context.Context, names []string, shared, try bool) ([]hold, error) {
-	acquire := d.Acquire
-	switch {
-	case shared && try:
-		acquire = d.TryAcquireShared
-	case shared:
-		acquire = d.AcquireShared
-	case try:
-		acquire = d.TryAcquire
-	}
 	return acquireWhole(ctx, d, names, try, func() (held []hold, err error) {
-		l := asked{d, func(ctx context.Context, key lock.Key) (lock.Hold, error) {
-			h, err := acquire(ctx, key)
-			if err == nil {
-				d.mu.Lock()
-				d.ours[h.Info().PID] = true
-				d.mu.Unlock()
-				held = append(held, sessionHold{h, key})
-			}
-			return h, err
-		}}
+		l := asked{d, shared, try, &held}
 		var keys []lock.Key
 		for _, name := range names {
 			keys = append(keys, keyOf(name))
@@ -160,14 +142,42 @@ func (d *database) acquire(ctx context.Context, names []string, shared, try bool
 	})
 }
 
-// asked is an engine whose locks are acquired in another way.
+// asked is the locks as an engine whose holds are holdfast's. It acquires them as it is asked,
+// and notes each in held.
 type asked struct {
-	lock.Locker
-	acquire func(context.Context, lock.Key) (lock.Hold, error)
+	*database
+	shared, try bool
+	held        *[]hold
 }
 
 func (l asked) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return l.acquire(ctx, key)
+	acquire := l.server.Acquire
+	switch {
+	case l.shared && l.try:
+		acquire = l.server.TryAcquireShared
+	case l.shared:
+		acquire = l.server.AcquireShared
+	case l.try:
+		acquire = l.server.TryAcquire
+	}
+	h, err := acquire(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ours[h.Info().PID] = true
+	*l.held = append(*l.held, sessionHold{h, key})
+	return sessionHold{h, key}, nil
+}
+
+func (l asked) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
+	l.try = true
+	return l.Acquire(ctx, key)
+}
+
+func (d *database) engine(name string) (lock.Locker, lock.Key) {
+	return asked{database: d, held: new([]hold)}, keyOf(name)
 }
 
 // sessionHold is a lock that a session has for us. Children can't hold it too, and the

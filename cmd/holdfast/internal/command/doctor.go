@@ -89,9 +89,9 @@ func (a *app) doctorCommand(parent *cobra.Command) {
 			return 0, err
 		}
 		if *asJSON {
-			return r.Mode.exitCode(), writeJSON(a.stdout, r)
+			return modes[r.Mode].code, writeJSON(a.stdout, r)
 		}
-		return r.Mode.exitCode(), a.showReport(r)
+		return modes[r.Mode].code, a.showReport(r)
 	})
 	asJSON = jsonFlag(c)
 }
@@ -122,7 +122,7 @@ func examine(ctx context.Context, dir string) (*report, error) {
 		return nil, fmt.Errorf("examining %s: %w", dir, context.Cause(ctx))
 	}
 	r.Mode = r.decide()
-	r.Meaning = r.Mode.meaning()
+	r.Meaning = modes[r.Mode].meaning
 	return r, nil
 }
 
@@ -189,6 +189,6 @@ func (a *app) showReport(r *report) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.stdout, "mode: %s\n%s\n", r.Mode.title(), r.Meaning)
+	_, err := fmt.Fprintf(a.stdout, "mode: %s\n%s\n", modes[r.Mode].title, r.Meaning)
 	return err
 }

@@ -198,28 +198,6 @@ func out(all []permit) []permit {
 	})
 }
 
-// sessionLocks are the locks of a database as an engine, whose holds are holdfast's.
-type sessionLocks struct{ *database }
-
-func (d *database) engine(name string) (lock.Locker, lock.Key) { return sessionLocks{d}, keyOf(name) }
-
-func (s sessionLocks) Acquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return s.held(key)(s.server.Acquire(ctx, key))
-}
-
-func (s sessionLocks) TryAcquire(ctx context.Context, key lock.Key) (lock.Hold, error) {
-	return s.held(key)(s.server.TryAcquire(ctx, key))
-}
-
-func (s sessionLocks) held(key lock.Key) func(lock.Hold, error) (lock.Hold, error) {
-	return func(h lock.Hold, err error) (lock.Hold, error) {
-		if err != nil {
-			return nil, err
-		}
-		return sessionHold{h, key}, nil
-	}
-}
-
 func (d *database) permits(ctx context.Context, name string) (all []permit, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // caughtSignals are the signals that end a wait, or whatever else goes on until one comes.
@@ -98,4 +100,30 @@ func exitCode(e *exec.ExitError) int {
 		return exitSignal + int(status.Signal())
 	}
 	return e.ExitCode()
+}
+
+// inForeground reports whether we and the process pid are both in the process
+// group to which the controlling terminal sends its signals.
+func inForeground(pid int) bool {
+	ours := syscall.Getpgrp()
+	if group, err := syscall.Getpgid(pid); err != nil || group != ours {
+		return false
+	}
+	// O_NONBLOCK: opening must not wait for a modem's carrier.
+	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false // there is no controlling terminal
+	}
+	defer tty.Close()
+	foreground, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == ours
+}
+
+// ownerOnly has fn make files that only their owner may use, from the first moment: a
+// socket that is changed afterwards can be reached by others until then. The mask is the
+// whole process's.
+func ownerOnly(fn func()) {
+	mask := syscall.Umask(0o177)
+	defer syscall.Umask(mask)
+	fn()
 }

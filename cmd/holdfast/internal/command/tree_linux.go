@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,13 +8,14 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // newTree has this process become the parent of all orphans among its descendants.
 func newTree(grace time.Duration) (*tree, error) {
-	const setChildSubreaper = 36 // linux/prctl.h, of Linux 3.4
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, 1, 0, 0, 0, 0); errno != 0 {
-		return nil, os.NewSyscallError("prctl", errno)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // of Linux 3.4
+		return nil, os.NewSyscallError("prctl", err)
 	}
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return nil, errors.New("/proc does not show this process")
@@ -59,18 +59,13 @@ func descendants() (all []descendant) {
 // parentOf reads /proc/PID/stat: "pid (name) state ppid ...", where the name may hold
 // anything. A process whose first thread has ended shows Z as well, but has more threads.
 func parentOf(pid int) (parent int, ended, ok bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, false, false
-	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields := stat(pid)
 	if len(fields) < 18 {
 		return 0, false, false
 	}
 	const state, ppid, threads = 0, 1, 17
-	parent, err = strconv.Atoi(string(fields[ppid]))
-	ended = string(fields[state]) == "Z" && len(fields[threads]) == 1 && fields[threads][0] <= '1' || string(fields[state]) == "X"
-	return parent, ended, err == nil
+	parent, err := strconv.Atoi(fields[ppid])
+	return parent, fields[state] == "Z" && fields[threads] <= "1" || fields[state] == "X", err == nil
 }
 
 // endDescendant signals a process, if it is still a descendant, and reports whether it is.
