@@ -99,9 +99,9 @@ sums() {
 	folder=$1
 	shift
 	wanted=$self@$version
-	for module; do
-		if grep -q "$self/$module v" "$copy/$folder/go.mod"; then
-			wanted="$wanted $self/$module@$version"
+	for other; do
+		if grep -q "$self/$other v" "$copy/$folder/go.mod"; then
+			wanted="$wanted $self/$other@$version"
 		fi
 	done
 	# shellcheck disable=SC2086 # a list of modules

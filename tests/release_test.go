@@ -148,7 +148,7 @@ func TestPublish_Mistakes(t *testing.T) {
 		t.Run(mistake.name, func(t *testing.T) {
 			s := newSources(t)
 			version := s.required(t)
-			for _, file := range []string{"lock/etcd/go.mod", "lock/pg/go.mod"} { // the highest version counts
+			for _, file := range []string{"cmd/holdfast/go.mod", "lock/etcd/go.mod", "lock/pg/go.mod"} { // the highest version counts
 				s.edit(t, file, func(mod string) string {
 					return strings.Replace(mod, holdfastModule+" "+version, holdfastModule+" "+mistake.version, 1) + mistake.replace
 				})
@@ -159,7 +159,7 @@ func TestPublish_Mistakes(t *testing.T) {
 			if mistake.replace == "" {
 				return // release.sh puts it right
 			}
-			if out, err := s.release(rehearsed); err == nil || !strings.Contains(out, "lock/etcd/go.mod has a replace") {
+			if out, err := s.release(rehearsed); err == nil || !strings.Contains(out, "cmd/holdfast/go.mod has a replace") {
 				t.Errorf("release.sh: %v, want an error about the replace:\n%s", err, out)
 			}
 		})
