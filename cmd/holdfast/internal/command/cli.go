@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
-	"github.com/spf13/pflag"
 )
 
 // Exit codes. 64, 65 and 75 are sysexits.h's EX_USAGE, EX_DATAERR and EX_TEMPFAIL; those
@@ -218,70 +217,6 @@ func (a *app) root() *cobra.Command {
 			}
 		}})
 	return root
-}
-
-// unknown says that a word is no command, and which was meant.
-func unknown(c *cobra.Command, word string) error {
-	name := strings.TrimPrefix(strings.TrimPrefix(c.CommandPath()+" ", "holdfast ")+visible(word), " ")
-	return misused("%s is not a command of holdfast%s", name, didYouMean(c.SuggestionsFor(word), c.CommandPath()+" "))
-}
-
-func didYouMean(names []string, before string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean \"%s%s\"?", before, strings.Join(names, "\", or \""+before))
-}
-
-// flagError is what is wrong with the flags of a call.
-func flagError(c *cobra.Command, err error) string {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return visible(err.Error())
-	}
-	name, dashes := unknown.GetSpecifiedName(), "--"
-	if short := unknown.GetSpecifiedShortnames(); short != "" {
-		name, dashes = short, "-"
-	}
-	words := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra knows commands alone
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		words.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	return "unknown flag " + dashes + visible(name) + didYouMean(words.SuggestionsFor(name), "--")
-}
-
-// singleDash finds a long flag that has one dash, as all had once. pflag would take its letters
-// for short flags, and -shared for a wish for help.
-func singleDash(root *cobra.Command, args []string) (*cobra.Command, error) {
-	c, args, err := root.Find(args)
-	if err != nil || c.DisableFlagParsing {
-		return root, nil
-	}
-	for i := 0; i < len(args) && args[i] != "--"; i++ {
-		dashes := len(args[i]) - len(strings.TrimLeft(args[i], "-"))
-		name, _, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
-		flag := c.Flags().Lookup(name)
-		switch {
-		case dashes == 0 && c.Annotations[stopsAtLock] != "":
-			return c, nil // all that follows is the command's
-		case dashes == 1 && len(name) > 1 && flag != nil:
-			return c, misused("-%s has two dashes: --%[1]s", name)
-		case dashes == 1 && len(name) == 1:
-			flag = c.Flags().ShorthandLookup(name)
-		}
-		if dashes > 0 && flag != nil && flag.NoOptDefVal == "" && !hasValue {
-			i++ // its value
-		}
-	}
-	return c, nil
-}
-
-// stopsAtLock marks commands whose flags end with their first argument.
-const stopsAtLock = "stops"
-
-func stopAtLock(c *cobra.Command) {
-	c.Annotations[stopsAtLock] = "yes"
-	c.Flags().SetInterspersed(false)
 }
 
 // commandName is the name of a command, without that of the program.

@@ -2,21 +2,16 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/lock/evidence"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // help is a screen about a command: 32 lines of 80 columns.
@@ -60,71 +55,6 @@ func wrapped(text string) string {
 		column += len(word)
 	}
 	return b.String()
-}
-
-func jsonFlag(c *cobra.Command) *bool {
-	return c.Flags().Bool("json", false, "print JSON, a line for each")
-}
-
-// durationFlag adds a flag for a span of time.
-func durationFlag(flags *pflag.FlagSet, p *time.Duration, name, short, usage string) {
-	flags.FuncP(name, short, usage, func(text string) (err error) {
-		*p, err = span(text)
-		return err
-	})
-}
-
-// span reads a span of time: seconds, or as package time has it, or days.
-func span(text string) (time.Duration, error) {
-	number, unit := strings.CutSuffix(text, "d")
-	seconds, err := strconv.ParseFloat(number, 64)
-	if unit {
-		seconds *= 24 * 60 * 60
-	}
-	d := time.Duration(seconds * float64(time.Second))
-	if err != nil || strings.Trim(number, "+-.0123456789") != "" {
-		if d, err = time.ParseDuration(text); err != nil {
-			return 0, errors.New("it is no span of time, such as 90, 10m, 1h30m or 7d")
-		}
-	}
-	switch {
-	case d < 0 || seconds < 0:
-		return 0, errors.New("it is negative")
-	case seconds > math.MaxInt64/float64(time.Second):
-		return 0, errors.New("it is too long")
-	}
-	return d, nil
-}
-
-// oneLock returns the one LOCK among the arguments of a command, which may be in a database.
-func oneLock(args []string, e *engines) (string, error) {
-	name, err := oneOf(args, "LOCK", "")
-	if err == nil {
-		err = e.wrongName(name)
-	}
-	return name, err
-}
-
-// oneOf returns the one argument of a command, or what stands for it.
-func oneOf(args []string, what, without string) (string, error) {
-	switch {
-	case len(args) == 1:
-		return args[0], nil
-	case len(args) > 1:
-		return "", misused("one %s is wanted, not %d", what, len(args))
-	case without == "":
-		return "", misused("%s is missing", what)
-	}
-	return without, nil
-}
-
-// noLock says why there can't be a lock at a path: nil unless a folder is there. No holder
-// put the folder there, and it won't go away by itself, so it was a slip.
-func noLock(path string) error {
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return nil
-	}
-	return misused("%s is a folder; LOCK is the path of a lock file, such as %s", visible(path), visible(filepath.Join(path, "deploy.lock")))
 }
 
 // completeLock completes LOCK to the locks in a folder, with who has them.

@@ -270,24 +270,3 @@ func (words *words) describePermits(w io.Writer, all []permit) {
 		line(w, "permit "+strconv.Itoa(p.Number), who)
 	}
 }
-
-// tellPermits names, once, the holders of the permits that we wait for: for one of them, or for
-// all.
-func (a *app) tellPermits(ctx context.Context, w *waitNotice) {
-	if w.toldPermits {
-		return
-	}
-	limited, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	all, err := w.at.permits(limited, w.name)
-	if err != nil || len(all) == 0 {
-		return
-	}
-	w.toldPermits = true
-	if w.permits {
-		a.say("waiting for a permit of " + visible(w.name))
-	} else {
-		a.say("waiting for " + visible(w.name) + ", as permits of it are held")
-	}
-	w.at.words().describePermits(a.stderr, all)
-}

@@ -8,11 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/lock"
-	"github.com/holdfast-go/holdfast/lock/evidence"
 )
 
 // runOptions is what a call of "holdfast run" asks for.
@@ -249,64 +247,4 @@ func (a *app) taken(o runOptions, at locks, err error) int {
 	}
 	at.words().describeWith(a.stderr, found, next)
 	return o.conflict
-}
-
-// noticeEvery is how long a wait may last before people are told of it, and the time
-// between looks for another holder.
-const noticeEvery = time.Second
-
-// lookPatience bounds a look at the holder, as signals wait meanwhile.
-const lookPatience = 2 * time.Second
-
-// waitNotice is what has been told of a wait.
-type waitNotice struct {
-	at      locks
-	name    string
-	permits bool // one of those of the lock is waited for
-	told    bool
-	holder  holding
-
-	toldPermits bool
-}
-
-// holding tells one holding of a lock from another. It leaves out RenewedAt, which a living
-// holder changes.
-type holding struct {
-	pid     int
-	created int64
-	nonce   string
-}
-
-// tellWait names the holder of the lock we wait for, if that is news.
-func (a *app) tellWait(ctx context.Context, w *waitNotice) {
-	if w.permits {
-		a.tellPermits(ctx, w)
-		return
-	}
-	limited, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
-	status, err := w.at.inspect(limited, w.name)
-	switch {
-	case err != nil: // it is Acquire's to tell
-		return
-	case status.State == evidence.Free, status.State == evidence.Dead, w.at.isOurs(status):
-		a.tellPermits(ctx, w) // if it is not for those, we are about to have it, or somebody is
-		return
-	}
-	var holder holding
-	if h := status.Info; h != nil {
-		holder = holding{h.PID, h.CreatedAt.UnixNano(), h.Nonce}
-		if h.Nonce != "" { // which tells enough
-			holder.created = 0
-		}
-	}
-	if w.told && holder == w.holder {
-		return
-	}
-	w.told, w.holder = true, holder
-	a.say("waiting for " + visible(status.Path))
-	w.at.words().describe(a.stderr, status)
-	if slices.Contains(strings.Split(os.Getenv(lockVar), "\n"), status.Path) && os.Getenv(nonceVar) == "" { // a session may have ended since
-		a.more("          holdfast was itself started under this lock (" + lockVar + "): it may be waiting for its own end")
-	}
 }
