@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/spf13/cobra"
@@ -104,9 +104,14 @@ const (
 // command makes the command that has a section of the manual, and puts it below another. run
 // returns its exit code, or an error: what is wrong with the call, or what went wrong.
 func (a *app) command(parent *cobra.Command, name string, run func(c *cobra.Command, args []string) (int, error)) *cobra.Command {
-	at := regexp.MustCompile(`(?m)^# ` + name + `( [[A-Z].*)?$`).FindStringIndex(manual)
-	section, _, _ := strings.Cut(manual[at[0]+len("# "+name):], "\n===\n")
-	parts := strings.Split(section, "\n---\n")
+	var parts []string
+	for section := range strings.SplitSeq(manual, "\n===\n") {
+		rest, found := strings.CutPrefix(section, "# "+name)
+		if found && (rest[0] == '\n' || rest[0] == ' ' && !unicode.IsLower(rune(rest[1]))) { // "claim" is not "claim take"
+			parts = strings.Split(rest, "\n---\n")
+			break
+		}
+	}
 	head := strings.SplitN(parts[0], "\n", 4)
 	words := strings.Fields(name)
 	c := &cobra.Command{Use: words[len(words)-1] + head[0], Short: head[1], Example: strings.TrimRight(parts[2], "\n"),
