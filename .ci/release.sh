@@ -32,19 +32,25 @@ changes=$(git status --porcelain) || fail "no git repository"
 $changes"
 
 self=$(sed -n 's/^module //p' go.mod)
-users= # nested modules that others import, and so are tagged
+users= # nested modules that others use, and so are tagged; commands, which require others, come last
+commands=
 ours=  # those for us alone, which may require any of the others
 tags=$version
 for file in $(git ls-files -- '*/go.mod'); do
 	module=${file%/go.mod}
 	case $module in
 	tests | benchmarks) ours="$ours $module" ;;
+	cmd/*)
+		commands="$commands $module"
+		tags="$tags $module/$version"
+		;;
 	*)
 		users="$users $module"
 		tags="$tags $module/$version"
 		;;
 	esac
 done
+users="$users$commands"
 for file in $(git ls-files -- go.mod '*/go.mod'); do
 	if grep -n '=>' "$file"; then
 		fail "$file has a replace, which others don't see; go.work is the place for it"
@@ -93,9 +99,9 @@ sums() {
 	folder=$1
 	shift
 	wanted=$self@$version
-	for module; do
-		if grep -q "$self/$module v" "$copy/$folder/go.mod"; then
-			wanted="$wanted $self/$module@$version"
+	for other; do
+		if grep -q "$self/$other v" "$copy/$folder/go.mod"; then
+			wanted="$wanted $self/$other@$version"
 		fi
 	done
 	# shellcheck disable=SC2086 # a list of modules
@@ -119,7 +125,8 @@ fi
 # known before there is any that names it.
 keep "$version"
 for module in $users; do
-	sums "$module"
+	# shellcheck disable=SC2086 # a list of folders
+	sums "$module" $users
 	keep "$module/$version"
 done
 for module in $ours; do

@@ -31,13 +31,13 @@ var runs = []struct {
 	fresh bool
 }{
 	{"", ".", always, always, []string{"./lock/...", "./platform/..."}, false},
-	{"", ".", complete, always, []string{"./lock/etcd/...", "./lock/pg/...", "./internal/..."}, false}, // cmd has no tests
+	{"", ".", complete, always, []string{"./lock/etcd/...", "./lock/pg/...", "./internal/...", "./cmd/holdfast/..."}, false},
 	{"", ".", complete, always, []string{"-skip=" + rehearsals, "./tests/..."}, false},
 	{" (empty module cache)", ".", never, always, []string{"-trimpath", "-run=" + rehearsals, "./tests"}, true},
 	// On Linux through the path of the other systems.
 	{portable, ".", never, always, []string{"-tags=portable", "./platform", "./lock"}, false},
 	{portable, ".", never, complete, []string{"-tags=portable", "./lock/ledger", "./lock/claims", "./lock/dispatch", "./lock/repolock", "./lock/locktest",
-		"./internal/command"}, false},
+		"./cmd/holdfast/internal/command"}, false},
 	{portable, "tests", never, complete, []string{"-tags=portable", "-run=TestScript", "."}, false},
 	{"", "benchmarks", never, always, []string{"./..."}, false},
 }

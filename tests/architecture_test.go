@@ -96,9 +96,6 @@ func TestImports(t *testing.T) {
 			seen++
 			base := imported[strings.LastIndex(imported, "/")+1:]
 			allowed := slices.Contains(known, base) && short[base] == imported
-			if len(known) > 0 && strings.HasPrefix(known[0], "all of these but") {
-				allowed = !slices.Contains([]string{"pg", "etcd", "locktest", "testkit"}, base)
-			}
 			that(t, allowed, "%s imports %s", name, imported)
 		}
 		return nil

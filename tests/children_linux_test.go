@@ -190,7 +190,7 @@ func TestChildren_Killed(t *testing.T) { // guards: S12
 	kills := chaosKills(t)
 	overlaps, said, path := generations(t, "holdfast", kills)
 	that(t, overlaps == 0 && said == "", "%d times a generation worked beside another; said: %s", overlaps, said)
-	if code, out := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
+	if code, out := run(t, holdfast, "run", "--timeout", "1m", path, "--", "true"); code != 0 {
 		t.Errorf("the lock afterwards: exit %d: %s", code, out)
 	}
 	t.Logf("holdfast: %d kills, %d overlaps", kills, overlaps)
@@ -213,7 +213,7 @@ func TestChildren_InContainer(t *testing.T) {
 		t.Skipf("needs unshare(1), and the right to use it, to make a pid namespace: %v: %s", err, out)
 	}
 	out, err := inside(`
-		worker=$("$0" run -label job "$1" -- sh -c 'sleep 1000 >&- & echo $!')
+		worker=$("$0" run --label job "$1" -- sh -c 'sleep 1000 >&- & echo $!')
 		"$0" status "$1"
 		kill -9 $worker
 		"$0" run "$1" -- echo mine, after $worker`).CombinedOutput()
@@ -241,7 +241,7 @@ func TestChildren_FUSE(t *testing.T) {
 	if code, out := run(t, holdfast, "status", path); code != 0 {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	if code, out := run(t, holdfast, "run", "-require-kernel-lock", path, "--", "true"); code != 1 || !strings.Contains(out, "no trustworthy kernel lock") {
+	if code, out := run(t, holdfast, "run", "--require-kernel-lock", path, "--", "true"); code != 1 || !strings.Contains(out, "no trustworthy kernel lock") {
 		t.Errorf("exit code %d: %s; want none trustworthy", code, out)
 	}
 }

@@ -88,13 +88,13 @@ func TestFlockC(t *testing.T) { // guards: O4
 
 			theirs := testkit.StartCommand(t, exec.Command(binary, way, at))
 			theirs.Expect("held")
-			code, said := run(t, holdfast, "run", "-try", path, "--", "true")
+			code, said := run(t, holdfast, "run", "--try", path, "--", "true")
 			that(t, code == 75, "beside theirs: exit code %d, %s", code, said)
 			if _, said = run(t, holdfast, "status", path); !strings.Contains(said, strconv.Itoa(theirs.Cmd.Process.Pid)) {
 				t.Errorf("theirs is not named: %s", said)
 			}
 			theirs.Kill()
-			if code, said := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
+			if code, said := run(t, holdfast, "run", "--timeout", "1m", path, "--", "true"); code != 0 {
 				t.Errorf("after theirs was killed: exit code %d, %s", code, said)
 			}
 

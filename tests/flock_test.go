@@ -29,7 +29,7 @@ func TestKeptOutByFlock(t *testing.T) { // guards: S5
 	started := path + ".started"
 	holder := background(t, exec.Command("flock", "--no-fork", path+".flock", "sh", "-c", "touch "+started+"; exec sleep 1000"))
 	eventually(t, "flock holds the lock", func() bool { return exists(started) })
-	if code, out := run(t, holdfast, "run", "-try", path, "--", "true"); code != 75 {
+	if code, out := run(t, holdfast, "run", "--try", path, "--", "true"); code != 75 {
 		t.Errorf("run -try while flock(1) has the lock: exit %d (%s), want 75", code, out)
 	}
 	if code, out := run(t, holdfast, "status", path); code != 3 {
@@ -37,7 +37,7 @@ func TestKeptOutByFlock(t *testing.T) { // guards: S5
 	}
 	holder.Process.Kill()
 	holder.Wait()
-	if code, out := run(t, holdfast, "run", "-timeout", "1m", path, "--", "true"); code != 0 {
+	if code, out := run(t, holdfast, "run", "--timeout", "1m", path, "--", "true"); code != 0 {
 		t.Errorf("run after flock(1) is gone: exit %d (%s), want 0", code, out)
 	}
 }

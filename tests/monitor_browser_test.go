@@ -22,7 +22,7 @@ import (
 // startServe starts "holdfast serve", and returns the page's address.
 func startServe(t *testing.T, dirs ...string) string {
 	t.Helper()
-	cmd := exec.Command(holdfast, append([]string{"serve", "-json"}, dirs...)...)
+	cmd := exec.Command(holdfast, append([]string{"serve", "--json"}, dirs...)...)
 	cmd.Stderr = os.Stderr
 	out := must(cmd.StdoutPipe())(t)
 	background(t, cmd)
@@ -97,7 +97,7 @@ func TestMonitor_Page(t *testing.T) {
 	check(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o700))
 	check(t, os.Mkdir(other, 0o700))
 	const hostile = "<img src=x onerror=\"window.robbed=1\">\u202e<script>window.robbed=1</script>"
-	holder := exec.Command(holdfast, "run", "-label", hostile, filepath.Join(dir, "held.lock"), "--", "sleep", "1000")
+	holder := exec.Command(holdfast, "run", "--label", hostile, filepath.Join(dir, "held.lock"), "--", "sleep", "1000")
 	background(t, holder)
 	dead := startMember(t, filepath.Join(dir, "jobs", "dead.lock"))
 	dead.Do("acquire", "held")
@@ -214,7 +214,7 @@ func TestMonitor_ServerGone(t *testing.T) {
 // TestMonitor_ServerGoneUnseen: a tab that is not looked at says so too, in its title.
 func TestMonitor_ServerGoneUnseen(t *testing.T) {
 	b := startBrowser(t)
-	cmd := exec.Command(holdfast, "serve", "-json", t.TempDir())
+	cmd := exec.Command(holdfast, "serve", "--json", t.TempDir())
 	out := must(cmd.StdoutPipe())(t)
 	background(t, cmd)
 	var at struct {
@@ -289,7 +289,7 @@ func TestMonitor_Layout(t *testing.T) {
 		eval[any](p.browser, `document.querySelectorAll("th button")[4].click()`) // by host: build-17's are together
 		eval[any](p.browser, `[...document.querySelectorAll("#rows button")].find(b => b.textContent === "jobs/nightly.lock").click()`)
 		got := eval[string](p.browser, `return document.querySelector(".more").textContent`)
-		for _, want := range []string{far, "N0NCE", "holdfast break -force N0NCE " + far, "if you know"} {
+		for _, want := range []string{far, "N0NCE", "holdfast break --force N0NCE " + far, "if you know"} {
 			that(t, strings.Contains(got, want), "an open row says %q, want %q in it", got, want)
 		}
 		for _, width := range []int{1300, 800, 360} {

@@ -12,7 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
 list=$root/tests/wine.txt
-[ $# -gt 0 ] || set -- platform lock lock/ledger lock/claims lock/dispatch lock/repolock internal/command tests/windows
+[ $# -gt 0 ] || set -- platform lock lock/ledger lock/claims lock/dispatch lock/repolock cmd/holdfast/internal/command tests/windows
 
 for need in go wine wineserver x86_64-w64-mingw32-gcc; do
 	command -v $need >/dev/null || {

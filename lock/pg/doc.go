@@ -89,7 +89,7 @@
 // # Children, and the command
 //
 // A session is one process's, and can't be handed to children, so there is no Attach as for
-// lock files. The command lock/pg/cmd/holdfast is holdfast with the flag -pg: "holdfast run"
+// lock files. The command cmd/holdfast has the flag --pg: "holdfast run"
 // holds a lock while a command runs, and "holdfast break" ends the session of a holder.
 //
 // # Connections

@@ -78,7 +78,7 @@ func run(t *testing.T, want int, args ...string) (stdout, stderr string) {
 // stay has a holdfast hold a lock, until its command's input ends.
 func stay(t *testing.T, path string) (c *testkit.Child, pid string, fence int64) {
 	t.Helper()
-	c = testkit.StartCommand(t, holdfast(t, "stay", append([]string{"run", "-label", "a holder", path}, under(t)...)...))
+	c = testkit.StartCommand(t, holdfast(t, "stay", append([]string{"run", "--label", "a holder", path}, under(t)...)...))
 	said := strings.Fields(c.Answer())
 	if len(said) != 2 {
 		t.Fatalf("it said %q", said)
@@ -125,7 +125,7 @@ func TestHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	holder, _, _ := stay(t, path)
 	pid := strconv.Itoa(holder.Cmd.Process.Pid)
-	_, stderr := run(t, 75, append([]string{"run", "-timeout", "0", path}, under(t, path+".inside")...)...)
+	_, stderr := run(t, 75, append([]string{"run", "--timeout", "0", path}, under(t, path+".inside")...)...)
 	want(t, stderr, "pid "+pid, "a holder")
 	text, err := os.ReadFile(path)
 	testkit.Check(t, err)
@@ -226,7 +226,7 @@ func nextOne(t *testing.T, path string) {
 func TestSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	first, pid := owner(t)
-	s := hold(t, path, "-owner", pid)
+	s := hold(t, path, "--owner", pid)
 	stdout, _ := run(t, 3, "status", path)
 	want(t, stdout, "pid "+strconv.Itoa(s.KeeperPID), "session of pid "+pid)
 	run(t, 4, "release", path, "BOGUS")
@@ -234,13 +234,13 @@ func TestSession(t *testing.T) {
 	run(t, 0, "status", path)
 	run(t, 4, "release", path, s.Nonce)
 
-	s = hold(t, path, "-owner", pid)
+	s = hold(t, path, "--owner", pid)
 	first.Kill()
 	nextOne(t, path)
 	run(t, 4, "release", path, s.Nonce)
 
 	second, pid := owner(t)
-	s = hold(t, path, "-owner", pid)
+	s = hold(t, path, "--owner", pid)
 	keeper, err := os.FindProcess(s.KeeperPID)
 	testkit.Check(t, err)
 	testkit.Check(t, keeper.Kill())
