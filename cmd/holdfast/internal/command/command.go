@@ -58,10 +58,20 @@ func (a *app) supervise(o runOptions, words *words, descendants *tree, held []ho
 	over := make(chan struct{})
 	defer close(over)
 	losses := lossesOf(held, over)
+	var told []hold
+	sayLost := func(h hold) {
+		told = append(told, h)
+		a.say("lost " + visible(h.Path()) + ": " + words.lost)
+	}
 	for {
 		select {
 		case err := <-ended:
 			code = a.ended(err)
+			for _, h := range held { // one session may have had them all
+				if lost && !slices.Contains(told, h) && wasLost(h) {
+					sayLost(h)
+				}
+			}
 			a.tellLeft(descendants.end(signals))
 			return code, lost
 		case <-died:
@@ -76,11 +86,20 @@ func (a *app) supervise(o runOptions, words *words, descendants *tree, held []ho
 			}
 		case h := <-losses:
 			lost = true
-			a.say("lost " + visible(h.Path()) + ": " + words.lost)
+			sayLost(h)
 			a.more(words.lostWhy + "; others may be at work under that lock, so the command is asked to end")
 			terminate(cmd.Process)
 			descendants.ask()
 		}
+	}
+}
+
+func wasLost(h hold) bool {
+	select {
+	case <-h.Lost():
+		return true
+	default:
+		return false
 	}
 }
 
