@@ -26,7 +26,7 @@ type EngineState struct {
 
 // Lock is one holder or waiter. What is not known is null.
 //
-// It says of the lock what "holdfast status -json" and "holdfast list -json" say, by the
+// It says of the lock what "holdfast status --json" and "holdfast list --json" say, by the
 // same names: path (empty for a lock without a file), state, evidence, and holder, the
 // claim. holder is left out for waiters, and if there is no claim. If a process has the
 // lock from a holder that has gone, gone is that holder's claim. note is what the holder last

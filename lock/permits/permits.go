@@ -7,7 +7,7 @@
 // A permit is a lock, NAME.permit-1 to NAME.permit-4. So a holder that dies has given its permit
 // back, or left it to the children that hold it too. NAME itself is the gate: newcomers stand in
 // its queue, and only the process that has the gate acquires a permit, or waits for the first to
-// become free. So a pool is as fair as the engine's queue. "holdfast run -permits 4" has the
+// become free. So a pool is as fair as the engine's queue. "holdfast run --permits 4" has the
 // same pool, by the path of the gate's lock file, or by its key in a database.
 //
 // An engine that does not take such a name, as pg in a numeric space, is refused
@@ -21,7 +21,7 @@
 // There is no weight. A process with some of the permits that it needs would keep them idle
 // until it has the rest, and keep all others behind it, however little they need. Let what
 // needs more be a pool of its own. Or acquire the gate as a plain lock, which lets nobody further
-// in, and then wait until nobody has a permit, as "holdfast run" does without -permits.
+// in, and then wait until nobody has a permit, as "holdfast run" does without --permits.
 //
 // For the same reason a holder of a permit is refused a second one of the pool
 // (lock.ErrReentrant), by the context of the first, and in processes below it (HOLDFAST_HELD):
