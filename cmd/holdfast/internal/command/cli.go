@@ -165,10 +165,9 @@ func (a *app) root() *cobra.Command {
 		}
 		return 0, unknown(c, args[0])
 	})
-	root.Use = "holdfast"
+	root.Use = "holdfast COMMAND ..."
 	root.Flags().BoolVar(&version, "version", false, "print the version")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprint(c.OutOrStdout(), help(c)) })
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused("%s", flagError(c, err)) })
 	group := func(name string) *cobra.Command {

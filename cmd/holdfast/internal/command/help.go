@@ -26,7 +26,7 @@ func help(c *cobra.Command) string {
 		b.WriteByte('\n')
 		for _, s := range c.Commands() {
 			if s.IsAvailableCommand() || s.Name() == "help" {
-				fmt.Fprintf(&b, "  %-9s %s\n", s.Name(), s.Short)
+				fmt.Fprintf(&b, "  %-10s %s\n", s.Name(), s.Short)
 			}
 		}
 	}
