@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	osexec "os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/testkit"
@@ -29,12 +29,16 @@ func startEtcd(t *testing.T) string {
 	client, peer := "http://"+addresses[0], "http://"+addresses[1]
 	cmd := osexec.Command(program, "--data-dir", t.TempDir(), "--log-level", "error", "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	check(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("etcd: %v; it said\n%s", cmd.ProcessState, &said)
+		}
 	})
-	check(t, cmd.Start())
 	return addresses[0]
 }
 
