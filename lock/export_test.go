@@ -114,6 +114,9 @@ var (
 
 func names(of ...string) []string { return of }
 
+// Preparing counts the goroutines that make lock files for those that wait.
+func Preparing() int { return lockfile.Preparing() }
+
 // Unprepared returns f as one whose waiters make their lock files step by step.
 func (f File) Unprepared() File {
 	f.unprepared = true

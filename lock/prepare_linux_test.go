@@ -37,6 +37,7 @@ func awaitPrepared(t *testing.T, ctx context.Context, f lock.File, at func(step 
 	case <-time.After(testkit.Patience):
 		t.Fatal("it does not wait")
 	}
+	eventually(t, "its file is prepared", func() bool { return lock.Preparing() == 0 })
 	return came
 }
 
@@ -80,31 +81,29 @@ func TestPrepared(t *testing.T) {
 }
 
 // TestPrepared_NameTaken: where a program that knows only O_EXCL was faster, its file stays, and
-// the prepared one waits for its turn.
+// the prepared one goes.
 func TestPrepared_NameTaken(t *testing.T) {
 	f := queued(t)
 	f.StaleAfter = -1
 	first := tryHold(t, f)
-	published := 0
+	found := 0
 	came := awaitPrepared(t, t.Context(), f, func(step string) {
-		switch {
-		case step == lock.StepSiblingLocked && published == 0:
+		switch step {
+		case lock.StepSiblingLocked:
 			putFile(t, f.Path, []byte("another's"), time.Time{})
-		case step == lock.StepFoundLocked: // it has found the other's file
-			if string(getFile(t, f.Path)) != "another's" {
+		case lock.StepFoundLocked: // it has found the other's file
+			if found++; string(getFile(t, f.Path)) != "another's" {
 				t.Error("the other's file is gone")
 			}
 			check(t, os.Remove(f.Path))
-		case step == lock.StepPublished:
-			published++
-		case step == lock.StepCreated:
-			t.Error("the prepared file was not used")
+		case lock.StepPublished:
+			t.Error("the prepared file has a name that was taken")
 		}
 	})
 	letGo(t, first)
 	letGo(t, getHeld(t, came))
-	if published != 1 {
-		t.Errorf("published %d times", published)
+	if open := openBelow(t, filepath.Dir(f.Path)); found != 1 || open != "" {
+		t.Errorf("found %d times; open: %s", found, open)
 	}
 }
 

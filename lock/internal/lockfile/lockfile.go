@@ -136,8 +136,8 @@ type Taker struct {
 	Waiter Waiter
 	Tries  int
 
-	refusal error // the last that Face has made
-	ready   *Own  // made by Prepare; nil without it
+	refusal error     // the last that Face has made
+	ready   chan *Own // what Prepare makes: one Own, or nil; nil without Prepare
 }
 
 // A Face makes of what is found what its users see.
@@ -190,7 +190,10 @@ func (t *Taker) lockOwn(ctx context.Context, f *platform.File, path string, mode
 }
 
 // FallBack goes on without kernel locks, where shared means exclusive.
-func (t *Taker) FallBack() { t.Fallback, t.Mode = true, platform.Exclusive }
+func (t *Taker) FallBack() {
+	t.DropPrepared()
+	t.Fallback, t.Mode = true, platform.Exclusive
+}
 
 // LockSoon takes the own lock of f, and outwaits only what passes in an instant.
 func (l *Lock) LockSoon(ctx context.Context, f *platform.File, path string, mode platform.Mode, tries int) error {
