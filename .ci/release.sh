@@ -163,5 +163,5 @@ Let the proxy know; from then on nobody can change this version:
 
 END
 for module in '' $users; do
-	echo "  GOPROXY=https://proxy.golang.org go list -m $self${module:+/$module}@$version"
+	echo "  go list -m $self${module:+/$module}@$version"
 done
