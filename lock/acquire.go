@@ -157,9 +157,9 @@ func (a *attempt) takeSibling(ctx context.Context) error {
 			return err
 		}
 		a.at(stepSiblingLocked)
-		// The sibling may have been removed before we had its lock (see queue.Sibling.TidyHeld), and others may
-		// stand at a new one. Then there would be two queues, and one would look empty to a
-		// tidier.
+		// The sibling may have been removed before we had its lock (see queue.Sibling.TidyHeld), and
+		// others may stand at a new one. Then there would be two queues, and one would look empty
+		// to a tidier.
 		info, err := f.Stat()
 		if err == nil && info.Links > 0 {
 			a.siblingLock, a.siblingInfo, a.siblingGone = f, info, false

@@ -151,8 +151,8 @@ func cycles(args []string) error {
 	return nil
 }
 
-// TestCycleCalls: an acquisition and a release of a free lock make these system calls, and no
-// others. What a note, a fence, a dead holder or a child needs is not among them. A call that is
+// TestCycleCalls: an acquisition and a release of a free lock make these system calls on files and
+// descriptors, and no others. (Calls of other kinds are not traced: geteuid(2) is one.) What a note, a fence, a dead holder or a child needs is not among them. A call that is
 // added here is added for everybody: its reason belongs behind it. A look at a free lock, or at
 // one whose claim names its holder, does not read the kernel's list, as all that lock on this
 // machine would wait for that.
